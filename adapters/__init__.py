@@ -1,0 +1,1 @@
+"""The adapter shelf: one engine a module, loaded by entry point (`kvpolicy.adapters`)."""

@@ -1,0 +1,58 @@
+"""Who asks, and which tokens mean what: the input of a plan.
+
+Made by whoever sees requests (a trace reader, the service, a framework hook), read by `plan` and `claims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a request is. `None` means the owner has none of it. The tenant comes from authentication alone."""
+
+    tenant: str = "default"
+    session: str | None = None
+    run: str | None = None
+    agent: str | None = None
+    branch: str | None = None
+    parent: str | None = None  # the branch or session this one was forked from
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open token range [start, end) of one kind; `end` is None for the output still being generated.
+
+    `attributes` are the span's own: tool, name, branch, node, agent.
+    """
+
+    kind: str
+    start: int
+    end: int | None
+    attributes: Mapping[str, object] = _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model.
+
+    tokens: prompt length in tokens. block_size: tokens per block. spans: in prompt order, not overlapping; what
+    none covers is a `turn`. attributes: the static attributes of the whole request (plan, workflow, node, turn,
+    depth, model, last_step). extra: {"lora": …, "salt": …, "images": […]}, see the interfaces.
+    """
+
+    id: str
+    owner: Owner
+    tokens: int
+    block_size: int
+    spans: tuple[Span, ...] = ()
+    model: str | None = None
+    attributes: Mapping[str, object] = _NOTHING
+    extra: Mapping[str, object] = _NOTHING
+    key: str | None = None  # idempotency key
+    last_step: bool = field(default=False)

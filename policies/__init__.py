@@ -1,0 +1,1 @@
+"""The policy shelf: packaged policies, one `.kvp` a policy, each with its tests beside it."""
