@@ -12,6 +12,10 @@ from types import MappingProxyType
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
+def _nothing() -> Mapping[str, object]:
+    return _NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose a request is. `None` means the owner has none of it. The tenant comes from authentication alone."""
@@ -34,7 +38,7 @@ class Span:
     kind: str
     start: int
     end: int | None
-    attributes: Mapping[str, object] = _NOTHING
+    attributes: Mapping[str, object] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Request:
     block_size: int
     spans: tuple[Span, ...] = ()
     model: str | None = None
-    attributes: Mapping[str, object] = _NOTHING
-    extra: Mapping[str, object] = _NOTHING
+    attributes: Mapping[str, object] = field(default_factory=_nothing)
+    extra: Mapping[str, object] = field(default_factory=_nothing)
     key: str | None = None  # idempotency key
     last_step: bool = field(default=False)
