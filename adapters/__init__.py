@@ -1,1 +1,1 @@
-"""The adapter shelf: one engine a module, loaded by entry point (`kvpolicy.adapters`)."""
+"""The adapter shelf: one module an engine. Adapters import kvpolicy, never the reverse; entry points load them."""

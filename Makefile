@@ -1,0 +1,73 @@
+# Each target does its own set-up: python3 (3.11 or later) and make are all it takes.
+PYTHON ?= python3
+PY     := .venv/bin/python
+PIP    := $(PY) -m pip --disable-pip-version-check --quiet
+OLD_LARK := .venv/lark-1.2.2
+PYTEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-engines bench fuzz lint clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, the policy and the bound
+	@echo "— kvp check coding_agent: the packaged policy for coding agents"
+	@.venv/bin/kvp check coding_agent
+	@echo "— kvp simulate claude-code: the same trace three times on the embedded engine"
+	@.venv/bin/kvp simulate claude-code --policy lru --policy coding_agent --policy belady-resident \
+		--capacity 1,2,5 --capacity-unit percent
+
+test: lint $(OLD_LARK)/ready ## ruff, mypy and every test, the language tests a second time with lark 1.2.2
+	@$(PY) -c "import sys, lark; print('— all tests: Python', sys.version.split()[0], 'with lark', lark.__version__)"
+	@$(PY) -m pytest -n $(PYTEST_WORKERS)
+	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests again with lark', lark.__version__)"
+	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(PYTEST_WORKERS) \
+		tests/test_old_lark.py $(wildcard tests/language tests/policy)
+	@echo "— passed. Skipped tests stand above with their reasons. Not run here: timed figures (make bench),"
+	@echo "  the long search for counterexamples (make fuzz), tests on real engines (make test-engines)."
+
+test-engines: ## the tests that run a real inference engine
+	@echo "— no engine adapter is there yet, so no test ran on a real engine."
+	@echo "  What the embedded engine does is tested by make test; nothing is claimed about vLLM, SGLang or others."
+
+bench: .venv/test-ready ## figures, with the conditions they were measured under
+	@$(PY) tests/bench/conditions.py
+	@for script in $(filter-out tests/bench/conditions.py,$(wildcard tests/bench/*.py)); do \
+		echo "— $$script"; $(PY) $$script || exit 1; done
+
+fuzz: .venv/test-ready ## the property tests, 20 times as long and from a fresh seed
+	@KVPOLICY_FUZZ=20 $(PY) -m pytest -n $(PYTEST_WORKERS) -m hypothesis
+
+lint: .venv/test-ready ## ruff and mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet . || { $(PY) -m ruff format --check .; exit 1; }
+	@$(PY) -m mypy
+
+clean: ## remove everything that the other targets made
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- set-up: stamps, made again when the declared dependencies change --------------------------------------
+
+.venv/made:
+	@$(PYTHON) -c 'import sys; sys.exit("kvpolicy needs Python 3.11 or later, $(PYTHON) is " + sys.version.split()[0] \
+		+ ": make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
+	@echo "— set-up: a virtual environment in .venv"
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/run-ready: .venv/made pyproject.toml setup.py
+	@echo "— set-up: kvpolicy and what it needs, into .venv (once)"
+	@$(PIP) install -e .
+	@touch $@
+
+.venv/test-ready: .venv/made pyproject.toml setup.py
+	@echo "— set-up: kvpolicy with its test tools, into .venv (once)"
+	@$(PIP) install -e '.[dev]'
+	@touch $@ .venv/run-ready
+
+$(OLD_LARK)/ready: .venv/made
+	@echo "— set-up: lark 1.2.2 beside the newest one (an engine pins it)"
+	@$(PIP) install --target $(OLD_LARK) --upgrade lark==1.2.2
+	@touch $@

@@ -1,0 +1,7 @@
+"""`python -m kvpolicy` is `kvp`."""
+
+import sys
+
+from kvpolicy.cli.main import main
+
+sys.exit(main())

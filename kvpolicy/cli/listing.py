@@ -1,0 +1,74 @@
+"""Diagnostics as a person reads them and as `kvp check --format json` gives them.
+
+Reads `Diagnostic`s and, where it has them, the texts they point into; writes strings. A text is somebody's file,
+so nothing of it reaches a terminal raw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kvpolicy.faults import ERROR, WARNING, Diagnostic, Place
+
+WIDEST = 110  # of a source line shown; a longer one is cut around the place
+
+
+def as_text(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> str:
+    """Every diagnostic: `file:line:col: severity CODE name: message`, source line, notes, what to write instead.
+
+    texts: file as named in the places -> its text; a file that is not there is shown without its line.
+    """
+    return "\n".join(line for d in diagnostics for line in _lines(d, texts))
+
+
+def summary(diagnostics: Iterable[Diagnostic]) -> str:
+    """`2 errors, 1 warning`."""
+    severities = [d.severity for d in diagnostics]
+    errors, warnings = severities.count(ERROR), severities.count(WARNING)
+    return f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+
+
+def as_document(files: Iterable[str], diagnostics: Iterable[Diagnostic]) -> dict[str, object]:
+    """The JSON document of `kvp check`: a row for every file asked for, and for used ones that have faults."""
+    found = list(diagnostics)
+    rows: dict[str, list[dict[str, object]]] = {name: [] for name in files}
+    for d in found:
+        rows.setdefault(d.place.file, []).append(d.as_json())
+    return {
+        "files": [{"file": name, "diagnostics": row} for name, row in rows.items()],
+        "errors": sum(d.severity == ERROR for d in found),
+        "warnings": sum(d.severity == WARNING for d in found),
+    }
+
+
+def _lines(d: Diagnostic, texts: Mapping[str, str]) -> Iterable[str]:
+    yield _clean(f"{d.place}: {d.severity} {d.code} {d.name}: {d.message}")
+    yield from _source(d.place, texts)
+    for note in d.notes:
+        yield _clean(f"  {note.place}: note: {note.message}")
+        yield from _source(note.place, texts)
+    if d.witness:
+        pairs = ", ".join(f"{k} = {v}" for k, v in d.witness.items() if k != "kind")
+        yield _clean(f"  for example: {d.witness.get('kind', 'any')}{f'[{pairs}]' if pairs else ''}")
+    if d.fix:
+        yield _clean(f"  instead: {d.fix}")
+
+
+def _source(place: Place, texts: Mapping[str, str]) -> Iterable[str]:
+    """The line of the place, and a caret under it."""
+    lines = texts.get(place.file, "").split("\n")
+    if not 1 <= place.line <= len(lines) or not lines[place.line - 1].strip():
+        return
+    line, column = _clean(lines[place.line - 1]), max(place.column - 1, 0)
+    if len(line) > WIDEST:
+        start = max(0, min(column - WIDEST // 2, len(line) - WIDEST))
+        line, column = line[start : start + WIDEST], column - start
+    width = place.end_column - place.column if place.end_line == place.line else 1
+    number = str(place.line)
+    yield f"  {number} | {line.rstrip()}"
+    yield f"  {' ' * len(number)} | {' ' * column}{'^' * max(1, min(width, len(line) - column))}"
+
+
+def _clean(text: str) -> str:
+    """One column a character, nothing a terminal would obey."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -1,0 +1,31 @@
+"""What all tests share: how hypothesis runs.
+
+No deadlines: nothing here is a timed test. KVPOLICY_FUZZ=20 multiplies the examples of every property test, also
+of those that state their own number (`make fuzz`).
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "kvpolicy", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("kvpolicy")
+
+LONGER = int(os.environ.get("KVPOLICY_FUZZ", "1"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lengthen the property tests where that is asked for."""
+    if LONGER == 1:
+        return
+    for item in items:
+        test = getattr(item, "obj", None)
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None:
+            function = getattr(test, "__func__", test)
+            function._hypothesis_internal_use_settings = settings(own, max_examples=own.max_examples * LONGER)

@@ -1,0 +1,137 @@
+"""The direction of imports, and what `import kvpolicy` costs.
+
+Read from the source of every module (imports inside functions and under TYPE_CHECKING count too). The picture of it
+stands in docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Earlier rows never import later ones; members of one row may import each other (no cycles: see below).
+DIRECTION: tuple[frozenset[str], ...] = (
+    frozenset({"kvpolicy.words", "kvpolicy.units", "kvpolicy.faults"}),
+    frozenset({"kvpolicy.language", "kvpolicy.request", "kvpolicy.directive"}),
+    frozenset({"kvpolicy.policy"}),
+    frozenset({"kvpolicy.workflow", "kvpolicy.blocks"}),
+    frozenset({"kvpolicy.claims"}),
+    frozenset({"kvpolicy.plan"}),
+    frozenset({"kvpolicy.pool", "kvpolicy.adapter", "kvpolicy.store"}),
+    frozenset({"kvpolicy.steering"}),
+    frozenset({"kvpolicy.simulate", "kvpolicy.replay"}),
+    frozenset({"kvpolicy.service", "kvpolicy.cli", "kvpolicy.lsp", "kvpolicy.__main__"}),
+)
+SHELVES = {"kvpolicy.grammar", "kvpolicy.policies", "kvpolicy.adapters"}
+# Pieces of one row that still must not see each other.
+APART = {("kvpolicy.language", "kvpolicy.request"), ("kvpolicy.language", "kvpolicy.directive")}
+HEAVY = ("fastapi", "starlette", "networkx", "redis", "pydantic", "lark", "orjson", "numpy", "argparse")
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package in this tree: dotted name -> file."""
+    found = {}
+    for path in sorted((ROOT / "kvpolicy").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(name: str, path: Path, *, top_level: bool = False) -> Iterator[str]:
+    """The kvpolicy modules that a file imports, as dotted names."""
+    known = modules()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in _statements(tree) if top_level else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "kvpolicy")
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+                base = ".".join(package[: len(package) - node.level + 1] + ([base] if base else []))
+            if base.split(".")[0] == "kvpolicy":
+                for alias in node.names:
+                    inner = f"{base}.{alias.name}"
+                    yield inner if inner in known else base
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """What runs when the module is imported: no function bodies, no TYPE_CHECKING blocks."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting.extend(node.orelse)
+            continue
+        yield node
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def piece(name: str) -> str:
+    """`kvpolicy.pool.tree` -> `kvpolicy.pool`."""
+    return ".".join(name.split(".")[:2])
+
+
+def row(name: str) -> int:
+    """The row of DIRECTION a module stands in."""
+    return next((i for i, members in enumerate(DIRECTION) if piece(name) in members), -1)
+
+
+@pytest.mark.parametrize("name", [m for m in modules() if m != "kvpolicy"])
+def test_direction_of_imports(name: str) -> None:
+    assert row(name) >= 0, f"{name} stands in no row of DIRECTION: say where it belongs"
+    for target in imports(name, modules()[name]):
+        if target == "kvpolicy":
+            continue
+        assert piece(target) not in SHELVES, f"{name} imports {target}: shelves are read as resources or entry points"
+        assert row(target) >= 0, f"{name} imports {target}, which stands in no row of DIRECTION"
+        assert row(target) <= row(name), f"{name} imports {target}, which comes later"
+        assert (piece(name), piece(target)) not in APART, f"{name} imports {target}"
+
+
+def test_the_package_itself_imports_only_faults() -> None:
+    assert set(imports("kvpolicy", modules()["kvpolicy"])) == {"kvpolicy.faults"}
+
+
+def test_no_import_cycles() -> None:
+    known = modules()
+    edges = {name: {t for t in imports(name, path, top_level=True) if t in known} for name, path in known.items()}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, "import cycle: " + " -> ".join((*trail[trail.index(name) :], name))
+        if name in done:
+            return
+        for target in sorted(edges[name] - {name}):
+            visit(target, (*trail, name))
+        done.add(name)
+
+    for name in known:
+        visit(name, ())
+
+
+def test_import_kvpolicy_is_light() -> None:
+    program = f"import sys, kvpolicy; print([m for m in {HEAVY!r} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_help_loads_no_command() -> None:
+    program = (
+        "import sys\nfrom kvpolicy.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "print([m for m in sys.modules if m.startswith('kvpolicy.') and m not in "
+        "('kvpolicy.faults', 'kvpolicy.cli', 'kvpolicy.cli.main')], "
+        f"[m for m in {HEAVY[:-1]!r} if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines()[-1] == "[] []"
