@@ -21,7 +21,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
     frozenset({"kvpolicy.words", "kvpolicy.units", "kvpolicy.faults"}),
     frozenset({"kvpolicy.language", "kvpolicy.request", "kvpolicy.directive"}),
     frozenset({"kvpolicy.policy"}),
-    frozenset({"kvpolicy.workflow", "kvpolicy.blocks"}),
+    frozenset({"kvpolicy.workflow", "kvpolicy.blocks", "kvpolicy.hashes"}),
     frozenset({"kvpolicy.claims"}),
     frozenset({"kvpolicy.plan"}),
     frozenset({"kvpolicy.pool", "kvpolicy.adapter", "kvpolicy.store"}),

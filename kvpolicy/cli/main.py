@@ -61,8 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a letter must not end the command
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = _dispatch(words)
-        sys.stdout.flush()
+        try:
+            return _dispatch(words)
+        finally:  # also when argparse leaves after its help: a reader that went away is noticed here
+            sys.stdout.flush()
     except PolicyFault as fault:
         from kvpolicy.cli.listing import as_text
 
@@ -83,7 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"internal fault, please report it: {type(fault).__name__}: {_flat(str(fault))} "
             "(KVPOLICY_DEBUG=1 shows the traceback)"
         )
-    return status
 
 
 def _dispatch(words: list[str]) -> int:
