@@ -1,0 +1,58 @@
+"""How each span of one request stands, once its drops have spread: what the block rows and adapters show.
+
+A dropped span will not be sent again, so nothing behind it can be reused either: the drop takes everything that this
+request holds behind it. One that was reached through `any` leaves claims for agent, workflow and tenant alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvpolicy import words
+from kvpolicy.blocks import Layout
+from kvpolicy.directive import DROP, Directive, Plan
+from kvpolicy.plan.clocks import default_lifetime, is_protected
+
+SHARED_LIFETIMES = frozenset({"agent", "workflow", "tenant"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """One span's claim as it counts. directive: None where no rule touched the span (an implicit claim, rank 35).
+
+    length: full blocks of the prompt that it covers, from the first. rank: 0 where dropped, as nothing ranks lower.
+    """
+
+    span: int
+    length: int
+    rank: int
+    protected: bool
+    dropped: bool
+    directive: Directive | None
+
+    @property
+    def strength(self) -> tuple[int, int]:
+        """Orders claims on one block: dropped, then by priority, then protected by priority."""
+        return (2 if self.protected else 0 if self.dropped else 1, self.rank)
+
+
+def stands(plan: Plan, layout: Layout, unplaced: int | None = None) -> tuple[Stand, ...]:
+    """Every span that holds tokens, in prompt order. unplaced: the token from which positions are unknown; spans that
+    reach beyond it claim nothing."""
+    directives = {d.span: d for d in plan.directives}
+    rows: list[Stand] = []
+    by_kind = through_any = False
+    for span in layout.order:
+        stated = layout.spans[span]
+        if stated.end == stated.start or (unplaced is not None and (stated.end is None or stated.end > unplaced)):
+            continue
+        directive = directives.get(span)
+        lifetime = default_lifetime(stated.kind) if directive is None else directive.lifetime
+        if directive is not None and directive.retention.mode == DROP:
+            by_kind = by_kind or directive.drop_by_kind
+            through_any = True
+        dropped = by_kind or (through_any and lifetime not in SHARED_LIFETIMES)
+        rank = 0 if dropped else words.DEFAULT_PRIORITY if directive is None else directive.priority
+        protected = not dropped and directive is not None and is_protected(directive, plan.at)
+        rows.append(Stand(span, layout.prefix(span), rank, protected, dropped, directive))
+    return tuple(rows)
