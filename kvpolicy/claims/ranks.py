@@ -1,0 +1,77 @@
+"""What a pool offers to the claims side, and what it tells it: protocols only.
+
+The ledger puts marks into the pool; the pool ranks every block by the strongest mark at or behind it. `kvpolicy.pool`
+fulfils `Ranks`; the tests' naive list-per-block pool does too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Protocol
+
+
+class Mark(Protocol):
+    """An entry at the block where a prefix of `length` blocks ends."""
+
+    claim: object  # whoever placed it; may be changed
+    notify: bool  # whether the listener hears of releases of this mark's block
+
+    @property
+    def length(self) -> int:
+        """What is left of the prefix, in blocks. Eviction shortens it, nothing makes it grow; 0: gone."""
+        ...
+
+
+class Lease(Protocol):
+    """The blocks that a running request holds."""
+
+    @property
+    def length(self) -> int:
+        """Leading blocks that are resident and held."""
+        ...
+
+
+class Ranks(Protocol):
+    """The ranking face of a pool. All changes with the same `now` are one instant; `now` never goes back."""
+
+    @property
+    def capacity(self) -> int:
+        """Blocks of the first tier."""
+        ...
+
+    @property
+    def protected_blocks(self) -> int:
+        """Distinct blocks whose strongest mark is protected."""
+        ...
+
+    def mark(
+        self, at: Lease | Mark | Sequence[Hashable], length: int, strength: int | None, claim: object, now: float
+    ) -> Mark:
+        """Put a mark at the end of the leading `length` blocks (clipped to what is resident) of a lease's prompt, of
+        another mark's prefix, or of a prompt given by its block hashes. strength None: an anchor that weighs nothing."""
+        ...
+
+    def weigh(self, mark: Mark, strength: int | None, now: float) -> None:
+        """Change a mark's strength."""
+        ...
+
+    def unmark(self, mark: Mark, now: float) -> None:
+        """Take a mark away; one that is gone already does nothing."""
+        ...
+
+    def last_release(self, mark: Mark, length: int | None = None) -> float | None:
+        """When the block that ends the mark's prefix (its leading `length` blocks where given) was released last;
+        None while a request holds it. Seconds."""
+        ...
+
+
+class Listener(Protocol):
+    """What the pool tells. Neither call may change marks while it is being made."""
+
+    def released(self, mark: Mark, now: float) -> None:
+        """A request let go of the block of a mark with `notify` set."""
+        ...
+
+    def emptied(self, mark: Mark, now: float) -> None:
+        """The last block of the mark's prefix has gone; its length is 0."""
+        ...
