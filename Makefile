@@ -1,9 +1,9 @@
 # Each target does its own set-up: python3 (3.11 or later) and make are all it takes.
 PYTHON ?= python3
 PY     := .venv/bin/python
-PIP    := $(PY) -m pip --disable-pip-version-check --quiet
+PIP    := $(PY) -m pip --disable-pip-version-check --quiet --quiet
 OLD_LARK := .venv/lark-1.2.2
-PYTEST_WORKERS ?= 2
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-engines bench fuzz lint clean
@@ -18,13 +18,13 @@ run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, 
 	@.venv/bin/kvp simulate claude-code --policy lru --policy coding_agent --policy belady-resident \
 		--capacity 1,2,5 --capacity-unit percent
 
-test: lint $(OLD_LARK)/ready ## ruff, mypy and every test, the language tests a second time with lark 1.2.2
-	@$(PY) -c "import sys, lark; print('— all tests: Python', sys.version.split()[0], 'with lark', lark.__version__)"
-	@$(PY) -m pytest -n $(PYTEST_WORKERS)
-	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests again with lark', lark.__version__)"
-	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(PYTEST_WORKERS) \
-		tests/test_old_lark.py $(wildcard tests/language tests/policy)
-	@echo "— passed. Skipped tests stand above with their reasons. Not run here: timed figures (make bench),"
+test: lint $(OLD_LARK)/ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
+	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests with lark', lark.__version__)"
+	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(WORKERS) tests/test_old_lark.py \
+		$(wildcard tests/language tests/policy tests/test_language*.py)
+	@$(PY) -c "import sys, lark; print('— all tests with lark', lark.__version__, 'on Python', sys.version.split()[0])"
+	@$(PY) -m pytest -n $(WORKERS)
+	@echo "— passed. Skipped tests, if any, stand above with their reasons. Not run here: timed figures (make bench),"
 	@echo "  the long search for counterexamples (make fuzz), tests on real engines (make test-engines)."
 
 test-engines: ## the tests that run a real inference engine
@@ -37,7 +37,7 @@ bench: .venv/test-ready ## figures, with the conditions they were measured under
 		echo "— $$script"; $(PY) $$script || exit 1; done
 
 fuzz: .venv/test-ready ## the property tests, 20 times as long and from a fresh seed
-	@KVPOLICY_FUZZ=20 $(PY) -m pytest -n $(PYTEST_WORKERS) -m hypothesis
+	@KVPOLICY_FUZZ=20 $(PY) -m pytest -n $(WORKERS) -m hypothesis
 
 lint: .venv/test-ready ## ruff and mypy
 	@$(PY) -m ruff check .
