@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kvpolicy.faults import Notice
+from kvpolicy.units import format_duration
 
 NORMAL, DROP, HOLD, PIN = "normal", "drop", "hold", "pin"
 
@@ -24,8 +25,6 @@ class Retention:
     at_most: float | None = None  # bound of `hold until`, seconds
 
     def __str__(self) -> str:
-        from kvpolicy.units import format_duration
-
         if self.mode != HOLD:
             return self.mode
         if self.until is not None:
@@ -41,8 +40,6 @@ class Ttl:
     fixed: bool = False
 
     def __str__(self) -> str:
-        from kvpolicy.units import format_duration
-
         return format_duration(self.seconds) + (" fixed" if self.fixed else "")
 
 

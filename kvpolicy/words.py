@@ -170,7 +170,23 @@ SERIES: dict[str, str] = {
 # --- reserved words -------------------------------------------------------------------------------------
 
 STATEMENT_WORDS = ("policy", "use", "layers", "layer", "let", "workflow", "on", "until", "limit", "test")
-CLAUSE_WORDS = ("over", "when", "else", "and", "or", "not", "in", "as", "with", "at", "most", "least", "per", "by", "of")
+CLAUSE_WORDS = (
+    "over",
+    "when",
+    "else",
+    "and",
+    "or",
+    "not",
+    "in",
+    "as",
+    "with",
+    "at",
+    "most",
+    "least",
+    "per",
+    "by",
+    "of",
+)
 VALUE_WORDS = ("hold", "pin", "drop", "normal", "fixed", "after", "default", "all", "yes", "no", "within")
 TEST_WORDS = ("given", "assume", "then", "expect")
 WORKFLOW_WORDS = ("agent", "tool", "barrier", "loop")
