@@ -1,0 +1,28 @@
+"""A mark: what one claim asks for, set where its prefix ends. The claims side owns it, the pool moves it."""
+
+from __future__ import annotations
+
+from kvpolicy.pool.run import Run
+
+
+class Mark:
+    """strength: of `claims.strength`, None for a mark that weighs nothing. claim: whatever the claims side put there.
+
+    notify: whether the listener hears of releases of its last block.
+    """
+
+    __slots__ = ("claim", "notify", "run", "strength")
+
+    def __init__(self, claim: object, strength: int | None, run: Run | None) -> None:
+        self.claim = claim
+        self.strength = strength
+        self.run = run
+        self.notify = False
+
+    @property
+    def length(self) -> int:
+        """Blocks of its prefix that are still resident, 0 once the mark is gone."""
+        return 0 if self.run is None else self.run.end
+
+    def __repr__(self) -> str:
+        return f"Mark({self.claim!r}, strength={self.strength}, length={self.length})"
