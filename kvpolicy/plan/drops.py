@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvpolicy import words
 from kvpolicy.blocks import Layout
+from kvpolicy.claims.strength import DEFAULT, DROPPED, protect
 from kvpolicy.directive import DROP, Directive, Plan
 from kvpolicy.plan.clocks import default_lifetime, is_protected
 
@@ -31,9 +31,9 @@ class Stand:
     directive: Directive | None
 
     @property
-    def strength(self) -> tuple[int, int]:
-        """Orders claims on one block: dropped, then by priority, then protected by priority."""
-        return (2 if self.protected else 0 if self.dropped else 1, self.rank)
+    def strength(self) -> int:
+        """What orders claims on one block: dropped, then by priority, then protected by priority."""
+        return DROPPED if self.dropped else protect(self.rank) if self.protected else self.rank
 
 
 def stands(plan: Plan, layout: Layout, unplaced: int | None = None) -> tuple[Stand, ...]:
@@ -52,7 +52,7 @@ def stands(plan: Plan, layout: Layout, unplaced: int | None = None) -> tuple[Sta
             by_kind = by_kind or directive.drop_by_kind
             through_any = True
         dropped = by_kind or (through_any and lifetime not in SHARED_LIFETIMES)
-        rank = 0 if dropped else words.DEFAULT_PRIORITY if directive is None else directive.priority
+        rank = 0 if dropped else DEFAULT if directive is None else directive.priority
         protected = not dropped and directive is not None and is_protected(directive, plan.at)
         rows.append(Stand(span, layout.prefix(span), rank, protected, dropped, directive))
     return tuple(rows)

@@ -1,0 +1,264 @@
+"""Requests, run states and engine capabilities as JSON: the border where pydantic checks what others wrote.
+
+Imported only where such a document is read, because pydantic takes long to load. Every fault is one line that names
+the document and the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kvpolicy import words
+from kvpolicy.adapter import LARGER, SMALLER, Capabilities
+from kvpolicy.faults import InputFault
+from kvpolicy.request import Owner, Request, Span
+
+LARGEST_DOCUMENT = 64 << 20  # bytes; a request is kilobytes
+TIME_UNITS: dict[str, float] = {
+    **words.DURATION_UNITS,
+    "milliseconds": 0.001,
+    "seconds": 1.0,
+    "whole_seconds": 1.0,
+    "minutes": 60.0,
+}
+
+_Name = Annotated[str, Field(max_length=1024)]
+_Count = Annotated[int, Field(ge=0, le=1 << 40)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Owner(_Strict):
+    tenant: _Name = "default"
+    session: _Name | None = None
+    run: _Name | None = None
+    agent: _Name | None = None
+    branch: _Name | None = None
+    parent: _Name | None = None
+
+
+class _Span(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    kind: _Name
+    start: _Count
+    end: _Count | None = None
+
+
+class _Image(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    start: _Count
+    length: _Count | None = None
+    digest: str | None = None
+
+
+class _Extra(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    lora: str | None = None
+    salt: str | None = None
+    images: list[_Image] = []
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    id: _Name
+    owner: _Owner = _Owner()
+    model: _Name | None = None
+    block_size: Annotated[int, Field(ge=1, le=1 << 20)]
+    tokens: _Count
+    spans: Annotated[list[_Span], Field(max_length=100_000)] = []
+    extra: _Extra | None = None
+    key: _Name | None = None
+
+
+class _Function(_Strict):
+    call: str
+    value: str | int | float | None
+    span: str | int | None = None
+
+
+class _State(_Strict):
+    events: list[dict[str, Any]] = []
+    functions: list[_Function] = []
+    workflow: dict[str, Any] | None = None
+
+
+class _Engine(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    name: _Name
+    version: _Name | None = None
+    min: int = words.PRIORITY_RANGE[0]
+    max: int = words.PRIORITY_RANGE[1]
+    default: int | None = None
+    direction: str = LARGER
+    ttl_unit: str | None = "s"
+    zero_means: str | None = None
+    verified: str = "emitted"
+    supported: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A function's value, as a state file gives it: `call` and `value` in the language's notation. span: for which
+    spans it holds: None for all, an index, or a match such as `turn[agent = coder]`."""
+
+    call: str
+    value: str | int | float | None
+    span: str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """A run state as a document: events as they were written, functions, and the workflow's graph."""
+
+    events: tuple[Mapping[str, object], ...] = ()
+    functions: tuple[Assumption, ...] = ()
+    workflow: Mapping[str, object] | None = None
+
+
+def load_json(path: str) -> object:
+    """The JSON document of a file. Raises InputFault with the place of a syntax fault; OSError passes."""
+    import json
+
+    file = Path(path)
+    if file.stat().st_size > LARGEST_DOCUMENT:
+        raise InputFault(f"{path}: larger than {LARGEST_DOCUMENT >> 20} MiB")
+    raw = file.read_bytes()
+    if not raw.strip():
+        raise InputFault(f"{path}: empty; a JSON object is needed")
+    try:
+        return json.loads(raw)
+    except json.JSONDecodeError as fault:
+        raise InputFault(f"{path}:{fault.lineno}:{fault.colno}: not JSON: {fault.msg}") from None
+    except (UnicodeDecodeError, RecursionError, ValueError):
+        raise InputFault(f"{path}: not JSON text") from None
+
+
+def read_request(document: object, name: str = "request") -> Request:
+    """The request of a document (see `kvp plan`). name: what faults call the document.
+
+    Static attributes stand at top level, a span's own in the span. Raises InputFault naming the key.
+    """
+    model = _checked(_Request, document, name)
+    attributes = _attributes(model.model_extra or {}, name)
+    spans = tuple(
+        Span(span.kind, span.start, span.end, _own(span.model_extra or {}, f"{name}: spans[{i}]"))
+        for i, span in enumerate(model.spans)
+    )
+    extra = {} if model.extra is None else {k: v for k, v in model.extra.model_dump().items() if v not in (None, [])}
+    owner = Owner(**model.owner.model_dump())
+    last_step = attributes.get("last_step") is True
+    return Request(
+        model.id,
+        owner,
+        model.tokens,
+        model.block_size,
+        spans,
+        model.model,
+        attributes,
+        extra,
+        model.key,
+        last_step,
+    )
+
+
+def read_state(document: object, name: str = "state") -> StateFile:
+    """The run state of a document. Raises InputFault naming the key."""
+    model = _checked(_State, document, name)
+    functions = tuple(Assumption(row.call, row.value, row.span) for row in model.functions)
+    return StateFile(tuple(model.events), functions, model.workflow)
+
+
+def read_capabilities(document: object, name: str = "engine") -> Capabilities:
+    """An engine's capabilities. A `default` that is not stated is ours, seen in the engine's direction.
+
+    Raises InputFault for an empty range, a default outside it, and a unit of time that is none.
+    """
+    model = _checked(_Engine, document, name)
+    if model.min > model.max:
+        raise InputFault(f"{name}: min {model.min} is above max {model.max}")
+    default = model.default
+    if default is None:
+        default = words.DEFAULT_PRIORITY
+        if model.direction == SMALLER:
+            default = model.min + model.max - default
+        default = min(max(default, model.min), model.max)
+    if not model.min <= default <= model.max:
+        raise InputFault(f"{name}: default {default} is outside {model.min} to {model.max}")
+    if model.ttl_unit is not None and model.ttl_unit not in TIME_UNITS:
+        raise InputFault(f"{name}: ttl_unit: '{model.ttl_unit}' is not a unit; the units are {', '.join(TIME_UNITS)}")
+    return Capabilities(
+        model.name,
+        model.version,
+        model.min,
+        model.max,
+        default,
+        model.direction,
+        None if model.ttl_unit is None else TIME_UNITS[model.ttl_unit],
+        model.zero_means,
+        model.verified,
+        model.supported,
+    )
+
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def _checked(model: type[_M], document: object, name: str) -> _M:
+    """The document as a model, or its first fault in one line."""
+    if not isinstance(document, Mapping):
+        raise InputFault(f"{name}: a JSON object is needed, not {_json_type(document)}")
+    try:
+        return model.model_validate(document)
+    except ValidationError as fault:
+        first = fault.errors(include_url=False)[0]
+        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        message = str(first["msg"])
+        message = message[0].lower() + message[1:]
+        if first["type"] == "extra_forbidden":
+            message = "there is no such key"
+        raise InputFault(f"{name}: {key}: {message}") from None
+
+
+def _attributes(given: Mapping[str, object], name: str) -> dict[str, object]:
+    return {key: _typed(key, value, name, words.STATIC_ATTRIBUTES) for key, value in given.items() if value is not None}
+
+
+def _own(given: Mapping[str, object], name: str) -> dict[str, object]:
+    for key in words.TRUSTED_ATTRIBUTES:
+        if key in given:
+            raise InputFault(f"{name}.{key}: {key} belongs to the request, a span cannot state it")
+    return {key: _typed(key, value, name, words.ATTRIBUTES) for key, value in given.items() if value is not None}
+
+
+def _typed(key: str, value: object, name: str, table: Mapping[str, str]) -> object:
+    """An attribute's value, checked against the word table."""
+    if key not in table or key == "tokens":
+        near = get_close_matches(key, table, n=1)
+        mend = f"did you mean {near[0]}?" if near else f"the attributes are {', '.join(table)}"
+        raise InputFault(f"{name}: unknown key '{key}'; {mend}")
+    kind = table[key]
+    number = isinstance(value, int) and not isinstance(value, bool)
+    fits = {
+        "string": isinstance(value, str),
+        "int": number,
+        "number": number or isinstance(value, float),
+        "bool": isinstance(value, bool),
+        "status": value in words.STATUSES,
+    }[kind]
+    if not fits:
+        wanted = {"status": "one of " + ", ".join(words.STATUSES), "bool": "true or false"}.get(kind, f"a {kind}")
+        raise InputFault(f"{name}: {key}: {wanted} is needed, not {_json_type(value)}")
+    return value
+
+
+def _json_type(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number"}
+    return "null" if value is None else names.get(type(value), "a number")
