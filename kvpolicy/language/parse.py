@@ -1,0 +1,119 @@
+"""From text to syntax tree: every fault of one text in one run, and whatever stands besides the faults.
+
+Text comes from `load` or a caller; the tree goes to `check` and `policy.compile`. The grammar is in
+`grammar/kvp.lark`, the way past a fault in `recover`, the sentences in `wording`.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from dataclasses import dataclass
+from threading import Lock
+from typing import TypeVar
+
+from lark.exceptions import UnexpectedInput
+
+from kvpolicy.faults import Diagnostic, Place
+from kvpolicy.language import codes, syntax
+from kvpolicy.language.build import Builder, LayerBlock, flat
+from kvpolicy.language.grammar import parser
+from kvpolicy.language.recover import Recovery
+
+LARGEST_TEXT = 4 * 1024 * 1024  # bytes
+T = TypeVar("T")
+_LARGE = 20_000  # characters from which the collector is stopped while parsing
+_LOCK = Lock()  # one transformer serves every call
+
+
+@dataclass(frozen=True, slots=True)
+class ParseResult:
+    """`file` is None only where the text could not be read at all; with faults it holds what stands besides them.
+
+    `skipped`: the stretches of text that were passed over after a fault.
+    """
+
+    file: syntax.File | None
+    diagnostics: tuple[Diagnostic, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def parse(text: str, name: str) -> ParseResult:
+    """Parse one text. `name` is the file as the author gave it; it stands in every place. Never raises for a fault
+    of the text."""
+    refused = unusable(text, name)
+    if refused is not None:
+        return ParseResult(None, (refused,))
+    with _LOCK:
+        lark, builder = parser()
+        builder.begin(name)
+        recovery = Recovery(text, name)
+        # The collector would walk the growing tree again and again: a third of the time of a large parse.
+        stopped = len(text) > _LARGE and gc.isenabled()
+        if stopped:
+            gc.disable()
+        try:
+            lark.parse(text, on_error=recovery.on_error)
+        except UnexpectedInput:
+            pass  # recorded by `recovery`, which gave up
+        finally:
+            if stopped:
+                gc.enable()
+        file = _file(text, name, builder)
+        faults = sorted((*builder.faults, *recovery.faults), key=lambda fault: fault.place)
+    if not faults and not (file.rules or file.limits or file.tests or file.uses or file.lets or file.workflows):
+        message = "this file says nothing: it has no rule, limit, test or use"
+        faults = [codes.UNUSABLE.at(Place(name, 1, 1), message, fix="write a rule, such as `system { priority: 90 }`")]
+    return ParseResult(file, tuple(faults), tuple(recovery.skipped))
+
+
+def unusable(text: str, name: str) -> Diagnostic | None:
+    """What makes a text no policy at all: its size, or characters that no text has."""
+    place = Place(name, 1, 1)
+    if len(text) > LARGEST_TEXT or len(text) > LARGEST_TEXT // 4 and len(text.encode()) > LARGEST_TEXT:
+        return codes.UNUSABLE.at(place, "this file is larger than 4 MiB, which no policy is", fix="split it with `use`")
+    nul = text.find("\0")
+    if nul >= 0:
+        before = text[:nul]
+        line, column = before.count("\n") + 1, nul - (before.rfind("\n") + 1) + 1
+        message = "this is a binary file: it holds a NUL character, which no policy text does"
+        return codes.UNUSABLE.at(Place(name, line, column), message)
+    return None
+
+
+def _file(text: str, name: str, builder: Builder) -> syntax.File:
+    rules: list[syntax.Rule] = []
+    layer_order: dict[str, None] = {}
+    headers: list[syntax.Header] = []
+    kinds: dict[type, list[object]] = {}
+    for item in flat(builder.items):
+        if isinstance(item, LayerBlock):
+            layer_order[item.name] = None
+            rules.extend(item.rules)
+        elif isinstance(item, syntax.Rule):
+            rules.append(item)
+        elif isinstance(item, syntax.Header):
+            headers.append(item)
+        else:
+            kinds.setdefault(type(item), []).append(item)
+    for extra in headers[1:]:
+        message = f"this file is already called '{headers[0].name}' (line {headers[0].place.line})"
+        builder.faults.append(codes.DEFINED_TWICE.at(extra.place, message, fix="keep one `policy` line"))
+    return syntax.File(
+        name=name,
+        text=text,
+        digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        header=headers[0] if headers else None,
+        uses=_all(kinds, syntax.Use),
+        layers=_all(kinds, syntax.Layers),
+        layer_order=tuple(layer_order),
+        lets=_all(kinds, syntax.Let),
+        workflows=_all(kinds, syntax.Workflow),
+        rules=tuple(rules),
+        limits=_all(kinds, syntax.Limit),
+        tests=_all(kinds, syntax.Test),
+    )
+
+
+def _all(kinds: dict[type, list[object]], kind: type[T]) -> tuple[T, ...]:
+    return tuple(item for item in kinds.get(kind, ()) if isinstance(item, kind))

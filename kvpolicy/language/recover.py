@@ -1,0 +1,216 @@
+"""Past a fault and on: panic-mode resynchronisation at the next statement, rule or property.
+
+`parse` gives `Recovery.on_error` to lark. A fault is recorded once; the half-built part goes; reading goes on where
+the text plainly starts something new. Dropping single tokens instead would answer one slip with dozens of messages.
+
+It reaches into lark's parser and lexer state, which is no documented interface: `lark>=1.2.2,<2`, and the tests of
+recovery run on the oldest and the newest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lark import Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from kvpolicy import words
+from kvpolicy.faults import Diagnostic
+from kvpolicy.language import wording
+
+TOP, LAYER, ON, WORKFLOW, TEST, BODY, SET = "file", "layer", "on", "workflow", "test", "body", "set"
+
+_PIECE = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|[A-Za-z_][A-Za-z0-9_]*|\n|[ \t\r]+|.', re.S)
+_RULE_START = re.compile(
+    r'(?:[A-Za-z_]\w*|"(?:[^"\\\n]|\\.)*")[ \t]*(?::[ \t]*\n?[ \t]*(?:[A-Za-z_\[])|[\[{,]|when\b|over\b)|\['
+)
+_PROPERTY_START = re.compile(r"[A-Za-z_]\w*[ \t]*:")
+_STATEMENTS = frozenset(words.STATEMENT_WORDS) - {"until"}
+_STARTERS: dict[str, frozenset[str]] = {
+    TOP: _STATEMENTS,
+    LAYER: frozenset({"on"}),
+    WORKFLOW: frozenset(words.WORKFLOW_WORDS),
+    TEST: frozenset({"given", "assume", "at", "then", "expect"}),
+}
+MOST_FAULTS = 50  # a text with more is told so far
+
+
+class Recovery:
+    """The faults of one text, and the way past each."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.text = text
+        self.name = name
+        self.faults: list[Diagnostic] = []
+        self.skipped: list[str] = []
+        self._resumed_at = -1
+
+    def on_error(self, error: UnexpectedInput) -> bool:
+        """Record the fault and move on; False where nothing more can be read."""
+        interactive: Any = error.interactive_parser
+        state = interactive.parser_state
+        if isinstance(error, UnexpectedToken):
+            token = error.token
+        else:
+            assert isinstance(error, UnexpectedCharacters)
+            at = error.pos_in_stream or 0
+            token = Token("CHARACTER", self.text[at : at + 1], at, error.line, error.column)
+        start = token.start_pos if token.start_pos is not None and token.type != "$END" else len(self.text)
+        fault = wording.Fault(
+            text=self.text,
+            file=self.name,
+            token=token,
+            start=start,
+            accepted=frozenset(interactive.accepts()),
+            block=block_of(state),
+            opening=opening_of(state.value_stack),
+        )
+        told = wording.describe(fault)
+        if told is not None:
+            self.faults.append(told)
+        if token.type == "$END" or len(self.faults) >= MOST_FAULTS:
+            return False
+        resume = self._resynchronise(state, start, fault.unclosed_at)
+        if resume is None:
+            return False
+        self.skipped.append(self.text[start:resume])
+        self._resumed_at = resume
+        lexer_state = interactive.lexer_thread.state
+        counter = lexer_state.line_ctr
+        counter.char_pos = resume
+        counter.line = self.text.count("\n", 0, resume) + 1
+        counter.line_start_pos = self.text.rfind("\n", 0, resume) + 1
+        counter.column = resume - counter.line_start_pos + 1
+        lexer_state.last_token = None
+        return True
+
+    # --- where to go on ---------------------------------------------------------------------------------
+
+    def _resynchronise(self, state: Any, start: int, unclosed_at: int | None) -> int | None:
+        """Drop the half-built part from the parser's stacks, and answer the position at which to read on."""
+        pop_to_block(state)
+        if unclosed_at is not None:  # a `}` is missing before `unclosed_at`: what it belongs to goes
+            start = unclosed_at
+            self._close_body(state)
+        block = block_of(state)
+        depth = 0
+        position = start
+        line_start = self._at_line_start(start)
+        while position < len(self.text):
+            piece = _PIECE.match(self.text, position)
+            assert piece is not None
+            text = piece.group()
+            moved = position > start or position > self._resumed_at
+            if text == "{":
+                depth += 1
+            elif text == "}":
+                if depth == 0 and block != TOP:
+                    return position
+                depth = max(0, depth - 1)
+                if depth == 0 and block in {TOP, LAYER, ON, TEST}:
+                    return piece.end()
+            elif depth == 0 and moved and (text[0].isalpha() or text[0] in '_"['):
+                if line_start and text in _STATEMENTS and block != SET and self._pop_until(state, text.upper()):
+                    return position
+                if self._starts(block, text, position, start, line_start):
+                    return position
+            if text == "\n":
+                line_start = True
+            elif not text.isspace():
+                line_start = False
+            position = piece.end()
+        return None
+
+    def _starts(self, block: str, word: str, position: int, start: int, line_start: bool) -> bool:
+        """Whether something that `block` may hold begins here."""
+        if word in _STARTERS.get(block, ()):
+            if block == TEST:
+                return not (word == "at" and re.match(r"at\s+(most|least)\b", self.text[position : position + 40]))
+            return line_start or position > start and block != WORKFLOW
+        if block == BODY and position > start:
+            return word not in words.SPAN_KINDS and _PROPERTY_START.match(self.text, position) is not None
+        if block in {TOP, LAYER, ON} and (position > start or position != self._resumed_at):
+            return line_start and _RULE_START.match(self.text, position) is not None
+        return False
+
+    def _at_line_start(self, position: int) -> bool:
+        return not self.text[self.text.rfind("\n", 0, position) + 1 : position].strip()
+
+    def _close_body(self, state: Any) -> None:
+        """Leave the block that misses its `}`, as if it had never begun."""
+        while len(state.state_stack) > 1:
+            state.state_stack.pop()
+            dropped = state.value_stack.pop()
+            if isinstance(dropped, Token) and dropped.type == "LBRACE":
+                break
+        pop_to_block(state)
+
+    def _pop_until(self, state: Any, terminal: str) -> bool:
+        """Leave blocks until a statement that begins with `terminal` may stand; False where it never may."""
+        states, stack = state.parse_conf.states, state.state_stack
+        for height in range(len(stack), 0, -1):
+            action = states[stack[height - 1]].get(terminal)
+            if action is not None and is_shift(action) and is_block(states[stack[height - 1]]):
+                del stack[height:]
+                del state.value_stack[height - 1 :]
+                return True
+        return False
+
+
+def is_shift(action: tuple[Any, Any]) -> bool:
+    """Whether an entry of the parse table takes the token in, rather than reduce first."""
+    return getattr(action[0], "name", None) == "Shift"
+
+
+def is_block(row: dict[str, Any]) -> bool:
+    """Whether a state stands directly inside braces or at the top of the file."""
+    for terminal in ("RBRACE", "POLICY"):
+        action = row.get(terminal)
+        if action is not None and is_shift(action):
+            return True
+    return False
+
+
+def pop_to_block(state: Any) -> None:
+    """Drop the half-built part: back to the inside of the innermost open braces, or to the top of the file."""
+    states = state.parse_conf.states
+    while len(state.state_stack) > 1 and not is_block(states[state.state_stack[-1]]):
+        state.state_stack.pop()
+        state.value_stack.pop()
+
+
+def block_of(state: Any) -> str:
+    """Which kind of braces the parser is in, told by what may stand there."""
+    states = state.parse_conf.states
+    for number in reversed(state.state_stack):
+        row = states[number]
+        if not is_block(row):
+            continue
+        if "POLICY" in row:
+            return TOP
+        if "GIVEN" in row:
+            return TEST
+        if "LOOP" in row:
+            return WORKFLOW
+        if "ON" in row:
+            return LAYER
+        if "LSQB" in row:
+            return ON
+        return BODY if "NAME" in row else SET
+    return TOP
+
+
+def opening_of(values: list[Any]) -> Token | None:
+    """The innermost open brace, bracket or parenthesis."""
+    closed = 0
+    for value in reversed(values):
+        if not isinstance(value, Token):
+            continue
+        if value.type in {"RBRACE", "RSQB", "RPAR"}:
+            closed += 1
+        elif value.type in {"LBRACE", "LSQB", "LPAR"}:
+            if not closed:
+                return value
+            closed -= 1
+    return None

@@ -1,0 +1,318 @@
+"""What went wrong, in the author's words: from the unexpected word and what could have stood there to one message.
+
+`recover` makes a `Fault` of what the parser reports; the sentences speak of rules, properties, tiers and units, never
+of the grammar.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from lark import Token
+
+from kvpolicy import words
+from kvpolicy.faults import Diagnostic, Note, Place
+from kvpolicy.language import codes
+from kvpolicy.language.build import reserved
+from kvpolicy.language.build_expressions import unit_fault
+
+_PIECE = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\d+(?:\.\d+)?[A-Za-z_%]*|[A-Za-z_][A-Za-z0-9_]*|->|[<>!]=|\S')
+_BARE_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HARD = frozenset((*words.STATEMENT_WORDS, *words.CLAUSE_WORDS, *words.TEST_WORDS))
+_SYMBOLS = {
+    "ARROW": "->", "COMMA": ",", "COLON": ":", "DOT": ".", "EQ": "=", "LBRACE": "{", "RBRACE": "}", "LSQB": "[",
+    "RSQB": "]", "LPAR": "(", "RPAR": ")",
+}  # fmt: skip
+_VALUE_TERMINALS = {"QUANTITY", "LPAR", "MINUS"}
+# After these a name is being given or asked for.
+_BEFORE_NAMES = {"let", "layer", "layers", "policy", "use", "as", "with", "workflow", "agent", "tool", "barrier"} | {
+    "loop", "over", "->", "by",
+}  # fmt: skip
+_INSTEAD = {
+    ";": "no ';' is needed: properties and statements stand side by side",
+    "'": "a string is written with double quotes",
+    "“": "a string is written with straight double quotes",
+    "”": "a string is written with straight double quotes",
+    "&": "write `and` for '&&'",
+    "|": "write `or` for '||'",
+    "!": "write `not` for '!'",
+    "==": "write `=` for '=='",
+    "//": "a comment starts with `#`",
+    "/*": "a comment starts with `#`",
+}
+
+
+@dataclass(slots=True)
+class Piece:
+    """A word or sign of the text, by where it stands."""
+
+    text: str
+    start: int
+
+
+@dataclass(slots=True)
+class Fault:
+    """What the parser met. `accepted`: names of what could have stood there. `unclosed_at`: set by `describe` where a
+    `}` is missing, to the position that it is missing before."""
+
+    text: str
+    file: str
+    token: Token
+    start: int
+    accepted: frozenset[str]
+    block: str
+    opening: Token | None
+    unclosed_at: int | None = field(default=None)
+
+    def before(self) -> list[Piece]:
+        """The words and signs in front, last first, at most six, from this line and the few above it."""
+        begin = self.start
+        for _ in range(6):
+            begin = max(0, self.text.rfind("\n", 0, max(0, begin)))
+        pieces = [
+            Piece(found.group(), found.start())
+            for found in _PIECE.finditer(self.text, begin, self.start)
+            if not found.group().startswith("#")
+        ]
+        return pieces[:-7:-1]
+
+    def place(self, start: int, length: int = 1) -> Place:
+        """The place of a stretch of the text."""
+        line = self.text.count("\n", 0, start) + 1
+        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
+        return Place(self.file, line, column, line, column + length)
+
+    def at_line_start(self, start: int) -> bool:
+        """Whether nothing but blanks stands in front on its line."""
+        return not self.text[self.text.rfind("\n", 0, start) + 1 : start].strip()
+
+    def same_line(self, one: int, other: int) -> bool:
+        """Whether no line ends between the two positions."""
+        return "\n" not in self.text[min(one, other) : max(one, other)]
+
+
+def describe(fault: Fault) -> Diagnostic:
+    """The one message of a fault. Sets `fault.unclosed_at` where a `}` is missing."""
+    before = fault.before()
+    for tell in (_unclosed_string, _end_of_text, _unit, _unclosed, _reserved, _foreign, _stray, _ladder):
+        told = tell(fault, before)
+        if told is not None:
+            return told
+    return _expected(fault, before)
+
+
+# --- special faults, most telling first ---------------------------------------------------------------------
+
+
+def _unclosed_string(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    if fault.token.type == "CHARACTER" and fault.token == '"':
+        return codes.SYNTAX.at(
+            fault.place(fault.start), "this string is not closed on its line", fix='write the other "'
+        )
+    return None
+
+
+def _end_of_text(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    if fault.token.type != "$END":
+        return None
+    if fault.opening is not None:
+        sign, other = str(fault.opening), {"{": "}", "[": "]", "(": ")"}[str(fault.opening)]
+        place = fault.place(fault.opening.start_pos or 0)
+        return codes.SYNTAX.at(place, f"this '{sign}' is never closed", fix=f"write `{other}` where it ends")
+    last = before[0] if before else Piece("", 0)
+    place = fault.place(last.start, max(1, len(last.text)))
+    return codes.SYNTAX.at(
+        place, f"the text ends after '{last.text}'; expected {_list(fault, before)}", fix=_fix(fault)
+    )
+
+
+def _unit(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    """`5 minuts`: a number and a word that is no unit."""
+    number = word = None
+    if len(before) > 1 and "COLON" in fault.accepted and _BARE_NUMBER.fullmatch(before[1].text):
+        number, word = before[1], before[0]
+    elif before and _BARE_NUMBER.fullmatch(before[0].text) and _WORD.fullmatch(str(fault.token)):
+        number, word = before[0], Piece(str(fault.token), fault.start)
+    if (
+        number is None
+        or word is None
+        or not _WORD.fullmatch(word.text)
+        or not fault.same_line(number.start, word.start)
+    ):
+        return None
+    if word.text in words.PROPERTIES or word.text in _HARD or word.text in words.SPAN_KINDS:
+        return None
+    place = fault.place(number.start, word.start + len(word.text) - number.start)
+    known = ", ".join((*words.DURATION_UNITS, *words.TOKEN_UNITS, *words.BYTE_UNITS, words.PERCENT_UNIT))
+    return unit_fault(place, number.text + word.text, f"'{word.text}' is not a unit; the units are {known}")
+
+
+def _unclosed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    """A statement or a rule begins although the braces in front are still open."""
+    opening = fault.opening
+    if opening is None or fault.block == "file":
+        return None
+    missing: int | None = None
+    token = str(fault.token)
+    if token in words.STATEMENT_WORDS and token != "until" and fault.at_line_start(fault.start):
+        missing = fault.start
+    elif opening == "{" and fault.block == "body" and token in {"{", "[", ","}:
+        missing = _rule_head(fault)
+    if missing is None:
+        return None
+    fault.unclosed_at = missing
+    sign, other = str(opening), {"{": "}", "[": "]", "(": ")"}[str(opening)]
+    opened = fault.place(opening.start_pos or 0)
+    found = _PIECE.match(fault.text, missing)
+    word = found.group() if found else ""
+    return codes.SYNTAX.at(
+        opened,
+        f"this '{sign}' is not closed before '{word}' in line {fault.place(missing).line}",
+        notes=(Note(fault.place(missing, len(word)), f"'{word}' begins something new here"),),
+        fix=f"write `{other}` before `{word}`",
+    )
+
+
+def _rule_head(fault: Fault) -> int | None:
+    """The start of the fault's line where a rule begins on it: a kind, or a label and a kind."""
+    begin = fault.text.rfind("\n", 0, fault.start) + 1
+    pieces = [Piece(found.group(), found.start()) for found in _PIECE.finditer(fault.text, begin, fault.start)]
+    kinds = {*words.SPAN_KINDS, words.ANY_KIND}
+    if not pieces or fault.opening is None or (fault.opening.start_pos or 0) >= begin:
+        return None
+    labelled = len(pieces) > 2 and pieces[1].text == ":" and pieces[0].text not in words.PROPERTIES
+    head = pieces[2] if labelled else pieces[0]
+    return pieces[0].start if head.text in kinds else None
+
+
+def _reserved(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    token = str(fault.token)
+    last = before[0] if before else None
+    if token in {":", "="} and last is not None and last.text in _HARD:
+        return reserved(last.text, fault.place(last.start, len(last.text)))
+    if token not in _HARD or last is None or not fault.same_line(last.start, fault.start):
+        return None
+    if "NAME" in fault.accepted and last.text in _BEFORE_NAMES:
+        return reserved(token, fault.place(fault.start, len(token)))
+    return None
+
+
+def _foreign(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    """Signs of other languages."""
+    start, sign = fault.start, fault.text[fault.start : fault.start + 1]
+    pair = fault.text[fault.start : fault.start + 2]
+    if sign in {"=", "/", "*"} and before and before[0].text in {"=", "/"} and before[0].start == start - 1:
+        start, pair = start - 1, fault.text[start - 1 : start + 1]
+    told = _INSTEAD.get(pair) or (_INSTEAD.get(sign) if fault.token.type == "CHARACTER" else None)
+    if told is not None:
+        return codes.SYNTAX.at(
+            fault.place(start), f"'{pair if pair in _INSTEAD else sign}' is not part of the language", fix=told
+        )
+    if fault.token.type == "CHARACTER":
+        shown = sign if sign.isprintable() else f"U+{ord(sign):04X}"
+        return codes.SYNTAX.at(
+            fault.place(start),
+            f"'{shown}' is not part of the language",
+            fix=f'text with "{shown}" in it is written as a string' if sign.isprintable() else None,
+        )
+    if sign in {"-", "/", "."} and fault.opening == "[" and before and _WORD.fullmatch(before[0].text):
+        message = f"'{sign}' cannot stand in a name that is not quoted"
+        return codes.SYNTAX.at(fault.place(start), message, fix=f'write it as a string: "{before[0].text}{sign}…"')
+    return None
+
+
+def _stray(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    if fault.token.type == "RBRACE" and fault.block == "file" and fault.opening is None and "POLICY" in fault.accepted:
+        return codes.SYNTAX.at(fault.place(fault.start), "this '}' closes nothing", fix="remove it")
+    return None
+
+
+def _ladder(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    """`gpu cpu after 30s`: a comma is missing between tiers."""
+    tiers = (*words.TIERS, *words.TIER_ALIASES)
+    if len(before) > 1 and before[0].text in tiers and before[1].text not in {":", ","} and "COLON" in fault.accepted:
+        place = fault.place(before[0].start, len(before[0].text))
+        message = f"a comma is missing before '{before[0].text}'"
+        return codes.SYNTAX.at(
+            place, message, fix=f"write `, {before[0].text}`: the steps of a ladder are separated by commas"
+        )
+    return None
+
+
+# --- the general case ---------------------------------------------------------------------------------------
+
+
+def _expected(fault: Fault, before: list[Piece]) -> Diagnostic:
+    place = fault.place(fault.start, max(1, len(str(fault.token))))
+    found = _short(str(fault.token))
+    after = f" after '{_short(before[0].text)}'" if before else ""
+    return codes.SYNTAX.at(place, f"expected {_list(fault, before)}{after}, found '{found}'", fix=_fix(fault, before))
+
+
+def _list(fault: Fault, before: list[Piece]) -> str:
+    """What could have stood there, shortest telling form."""
+    accepted = fault.accepted
+    if "COLON" in accepted and fault.block == "body":
+        return "':'"
+    if "POLICY" in accepted and "QUANTITY" not in accepted and "LBRACE" not in accepted:
+        return "a rule or a statement"
+    names: list[str] = []
+    if accepted >= _VALUE_TERMINALS:
+        names.append("a value")
+        accepted -= {"QUANTITY", "LPAR", "MINUS", "NAME", "STRING", "WORKFLOW", "NOT", "HOLD", "AT"}
+    elif "LSQB" in accepted and "NAME" in accepted and "RBRACE" not in accepted and fault.block != "body":
+        names.append("a span kind" if "EQ" not in accepted else "a name")
+        accepted -= {"LSQB", "NAME", "LABEL"}
+    elif "NAME" in accepted or "WORD" in accepted or "STRING" in accepted:
+        if fault.block in {"body"} and "RBRACE" in accepted:
+            names.append("a property")
+        elif accepted & {"NAME", "WORD"}:
+            names.append("a name")
+        else:
+            names.append('a "string"')
+    if "QUANTITY" in accepted and "a value" not in names:
+        names.append("a number")
+    if "INT" in accepted:
+        names.append("a whole number")
+    symbols = [
+        f"'{_SYMBOLS[name]}'"
+        for name in ("COLON", "EQ", "COMMA", "LBRACE", "RBRACE", "LSQB", "RSQB", "LPAR", "RPAR", "ARROW")
+        if name in accepted
+    ]
+    keywords = sorted(
+        f"`{name.lower()}`" for name in accepted if name.lower() in _HARD | {"after", "fixed", "for", "hold"}
+    )
+    operators = {"PLUS", "STAR"} <= fault.accepted
+    if operators:  # after a complete value nearly everything may follow; name what ends it
+        keywords = [word for word in keywords if word in {"`of`", "`for`"}]
+        symbols = [sign for sign in symbols if sign in {"'{'", "'}'", "']'", "')'", "','"}]
+    names += symbols + keywords
+    if not names:
+        names = ["an operator" if operators else "something else"]
+    names = names[:5]
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
+
+
+def _fix(fault: Fault, before: list[Piece] | None = None) -> str | None:
+    accepted = fault.accepted
+    last = before[0].text if before else ""
+    if "COLON" in accepted and fault.block == "body" and last:
+        return f"write `{last}: …`"
+    if accepted >= _VALUE_TERMINALS:
+        return "write a value there, such as 80, 30s or yes"
+    for name in ("RPAR", "RSQB", "EQ", "ARROW", "LBRACE"):
+        if name in accepted:
+            return f"write `{_SYMBOLS[name]}` there"
+    if "POLICY" in accepted:
+        return "start a rule, such as `turn { priority: 40 }`, or a statement, such as `let` or `layer`"
+    if "NAME" in accepted or "WORD" in accepted:
+        return "write a name there"
+    if "STRING" in accepted:
+        return "write a text in double quotes there"
+    return None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "…"
