@@ -67,6 +67,7 @@ class Verdict:
     bound_at: float | None = None
     limited_by: str | None = None
     by_kind: bool = True  # False: the winning selector reached the span through `any`
+    notice: str | None = None  # a computed value that had to be brought into its range: what happened to it
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""A compiled policy: what should happen to a span's blocks, now.
+
+Made by `compile`, read by `plan` (resolve, steps), `claims` (quotas), `workflow` (intervals, workflows) and the
+command line (explain). It reads the state it is handed and nothing else: no clock, no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kvpolicy.directive import Verdict
+from kvpolicy.language import syntax
+from kvpolicy.policy.buckets import Buckets
+from kvpolicy.policy.compiled import Clamp, Quota, Rule
+from kvpolicy.policy.model import IntervalPattern, State, Subject
+from kvpolicy.policy.order import Order
+from kvpolicy.policy.resolve import Menu
+from kvpolicy.policy.settle import Lets
+
+_MENUS_KEPT = 4096
+
+
+@dataclass(slots=True, eq=False)
+class Policy:
+    """Rules, limits and quotas of one file set, with the order among them.
+
+    digests: SHA-256 of every file, by name. intervals: each distinct `on … until …`, the very objects that
+    `State.opening` is asked with. files, lets: what it was compiled from.
+    """
+
+    name: str
+    digests: Mapping[str, str]
+    rules: tuple[Rule, ...]
+    clamps: tuple[Clamp, ...]
+    quotas: tuple[Quota, ...]
+    intervals: tuple[IntervalPattern, ...]
+    workflows: tuple[syntax.Workflow, ...]
+    order: Order
+    files: syntax.FileSet
+    lets: Lets
+    _buckets: Buckets = field(init=False)
+    _menus: dict[tuple[object, ...], Menu] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        speaking: tuple[Rule | Clamp, ...] = (*self.rules, *self.clamps)
+        self._buckets = Buckets(m for s in speaking for m in s.matches)
+
+    def resolve(self, subject: Subject, state: State) -> dict[str, Verdict]:
+        """The verdict on every property that a rule or a limit sets for this span in this state.
+
+        A property whose winning rule says `default` is absent, as one that nobody sets. The dictionary may be shared:
+        read it, do not change it.
+        """
+        return self.menu(subject).verdicts(subject, state)
+
+    def menu(self, subject: Subject) -> Menu:
+        """The rules and limits that reach a span, whatever the state."""
+        key = self._buckets.key(subject.kind, subject.attributes)
+        menu = self._menus.get(key)
+        if menu is None:
+            if len(self._menus) >= _MENUS_KEPT:
+                self._menus.clear()
+            menu = Menu(subject.kind, subject.attributes, self.rules, self.clamps, self.order)
+            self._menus[key] = menu
+        return menu
+
+    @property
+    def limits(self) -> tuple[Clamp, ...]:
+        """What clamps values; what bounds memory is in `quotas`."""
+        return self.clamps
+
+    def quotas_of(self, subject: Subject) -> tuple[Quota, ...]:
+        """The quotas that count a span."""
+        return tuple(q for q in self.quotas if q.matches_span(subject.kind, subject.attributes))
+
+    def rules_of(self, kinds: Iterable[str]) -> tuple[Rule, ...]:
+        """The rules that can reach a span of one of some kinds."""
+        wanted = {*kinds, "any"}
+        return tuple(r for r in self.rules if any(m.kind in wanted for m in r.matches))
