@@ -6,7 +6,7 @@ on ties, keeps every resident set a set of prefixes. Hence the blocks that wait 
 prompt, and a count per coming request is the whole state: no work per block beyond finding its next use.
 
 Reads calls (only their hash lists), gives hits per call to the tally. Memory: the ids of the whole trace, numbered
-densely in one `array('q')` (8 bytes a reference) and one dictionary of unique blocks.
+densely in one `array('q')` (8 bytes a reference), one dictionary of unique blocks, and two numbers a call.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Sequence
 
-from kvpolicy.simulate.trace import BlockId
+from kvpolicy.simulate.tally import Tally
+from kvpolicy.simulate.trace import BlockId, Call
 
 NEVER = 1 << 60  # the next use of a block that is not used again
 
@@ -28,16 +28,31 @@ class History:
         self._number: dict[BlockId, int] = {}
         self._ids = array("q")
         self._ends = array("q", [0])
+        self._tokens, self._seen = array("q"), array("q")
+        self._block_size = 0
         self._uses: list[list[tuple[int, int]]] | None = None
 
-    def append(self, hashes: Sequence[BlockId]) -> None:
-        """One more call, its block ids from the prompt's start."""
-        number = self._number
+    def append(self, call: Call) -> None:
+        """One more call."""
+        number, hashes = self._number, call.hashes
         for block in hashes:
             if block not in number:
                 number[block] = len(number)
         self._ids.extend([number[block] for block in hashes])
         self._ends.append(len(self._ids))
+        self._tokens.append(call.request.tokens)
+        self._seen.append(call.seen)
+        self._block_size = call.request.block_size
+
+    @property
+    def references(self) -> int:
+        """Block ids kept."""
+        return len(self._ids)
+
+    def count(self, tally: Tally, hits: list[int]) -> None:
+        """Add every call to the tally, with the hits that an oracle had."""
+        for call, (tokens, seen, hit) in enumerate(zip(self._tokens, self._seen, hits, strict=True)):
+            tally.count(self.length(call), hit, seen, tokens, self._block_size)
 
     def __len__(self) -> int:
         return len(self._ends) - 1

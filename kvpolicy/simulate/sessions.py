@@ -38,21 +38,25 @@ from kvpolicy.units import format_duration
 class Interleaving:
     """How sessions are laid beside each other.
 
-    window_s: starts lie in [0, window). gap_cap_s: longest idle time kept. coarsen: source blocks per block. part:
-    `r/n` keeps sessions whose SHA-256 of the id leaves r modulo n, `!r/n` the others (tuning must not see the test part).
+    seed draws the sample and the starts. window_s: starts are uniform over [0, window). gap_cap_s: longest time kept
+    from one call of a session to its next. coarsen: source blocks per block. sample: how many sessions, None for all.
+    part: `r/n` keeps sessions whose SHA-256 of the id leaves r modulo n, `!r/n` the others (tuning must not see the
+    part that it is judged on).
     """
 
     seed: int = 7
     window_s: float = 4 * 3600.0
     gap_cap_s: float = 3600.0
     coarsen: int = 1
+    sample: int | None = None
     part: str | None = None
 
     def describe(self) -> str:
         """One clause for reports."""
         text = f"interleaved by us: seed {self.seed}, starts uniform over {format_duration(self.window_s)}"
-        text += f", idle gaps capped at {format_duration(self.gap_cap_s)}, {self.coarsen} source blocks to one"
-        return text + (f", sessions {self.part}" if self.part else "")
+        text += f", gaps capped at {format_duration(self.gap_cap_s)}, {self.coarsen} source blocks to one"
+        text += f", {self.sample} sessions drawn" if self.sample is not None else ""
+        return text + (f", part {self.part} of the sessions" if self.part else "")
 
     def keeps(self, session: str) -> bool:
         """Is the session in `part`?"""
@@ -74,27 +78,30 @@ def calls(path: Path, how: Interleaving, facts: Facts, progress: Progress | None
         file = _seekable(path, stack)
         starts = _starts(path, file, how)
         gather, book = Gather(path, facts, "s", True), SpanBook()
-        running: list[tuple[float, int, Iterator[tuple[float, Call]], Call]] = []
+        running: list[_Next] = []
         first_id = 0
-        for order, (start, line, offset) in enumerate([*starts, (float("inf"), 0, -1)]):
-            while running and running[0][0] <= start:
-                at, number, rest, call = heapq.heappop(running)
-                yield gather.call(number, call)
-                _push(running, number, rest)
+        for started, (start, order, line, offset) in enumerate([*starts, (float("inf"), 0, 0, -1)]):
+            while running and running[0][0] < start:
+                _, number, place, rest, call = heapq.heappop(running)
+                yield gather.call(place, call)
+                _push(running, number, place, rest)
             if offset >= 0:
                 file.seek(offset)
                 session = _Session(path, line, parse(path, line, file.readline()), how, start, first_id, book)
                 first_id = session.next_id
-                _push(running, line, session.calls())
+                _push(running, order, line, session.calls())
                 if progress is not None:
-                    progress(order / len(starts))
+                    progress(started / len(starts))
         gather.end()
 
 
-def _push(running: list[tuple[float, int, Iterator[tuple[float, Call]], Call]], line: int, rest: Iterator[tuple[float, Call]]) -> None:
+_Next = tuple[float, int, int, Iterator[tuple[float, Call]], Call]  # time, order, line, the session's rest, its next call
+
+
+def _push(running: list[_Next], order: int, line: int, rest: Iterator[tuple[float, Call]]) -> None:
     following = next(rest, None)
     if following is not None:
-        heapq.heappush(running, (following[0], line, rest, following[1]))
+        heapq.heappush(running, (following[0], order, line, rest, following[1]))
 
 
 def _seekable(path: Path, stack: ExitStack) -> BinaryIO:
@@ -112,22 +119,22 @@ def _seekable(path: Path, stack: ExitStack) -> BinaryIO:
     return unpacked
 
 
-def _starts(path: Path, file: BinaryIO, how: Interleaving) -> list[tuple[float, int, int]]:
-    """(start, line, byte offset) of every session that is kept, by start."""
-    draw = random.Random(how.seed)
-    starts, offset = [], 0
+def _starts(path: Path, file: BinaryIO, how: Interleaving) -> list[tuple[float, int, int, int]]:
+    """(start, order of the draw, line, byte offset) of every session that is kept, by start."""
+    places, offset = [], 0
     for line, text in enumerate(file, 1):
         if not text.isspace():
             session = fields.text(path, line, parse(path, line, text), "id")
             if session is None:
                 raise InputFault(f"{path}:{line}: id is missing; every session has one")
-            start = draw.random() * how.window_s  # drawn for all, so that `part` moves no session
             if how.keeps(session):
-                starts.append((start, line, offset))
+                places.append((line, offset))
         offset += len(text)
-    if not starts:
+    if not places:
         raise InputFault(f"{path}: no sessions{' in part ' + how.part if how.part else ''}")
-    return sorted(starts)
+    draw = random.Random(how.seed)
+    chosen = places if how.sample is None else draw.sample(places, min(how.sample, len(places)))
+    return sorted((draw.uniform(0.0, how.window_s), order, *place) for order, place in enumerate(chosen))
 
 
 class _Session:
@@ -149,13 +156,11 @@ class _Session:
 
     def calls(self) -> Iterator[tuple[float, Call]]:
         """(seconds from the trace's start, call)."""
-        shift, busy_until = 0.0, 0.0
+        cut, last = 0.0, self._rows[0][0] if self._rows else 0.0
         for index, (t, agent, row) in enumerate(self._rows):
-            idle = t - busy_until
-            if index and idle > self._how.gap_cap_s:
-                shift += idle - self._how.gap_cap_s
-            busy_until = max(busy_until, t + fields.number(self._path, self._line, row, "api_time", 0.0))
-            at = self._start + t - shift
+            cut += max(t - last - self._how.gap_cap_s, 0.0)
+            last = t
+            at = round(self._start + t - cut, 3)  # whole milliseconds, as the Mooncake form has them
             yield at, self._call(index, at, agent, row)
 
     def _flat(self, agent: Row, clock: float) -> Iterator[tuple[float, Row, Row]]:
@@ -176,7 +181,7 @@ class _Session:
         hashes = self._blocks(row)
         fields.check_count(path, line, len(hashes), tokens, self._block_size)
         block_size = self._block_size * how.coarsen
-        hashes = hashes[how.coarsen - 1 :: how.coarsen]
+        hashes = hashes[how.coarsen - 1 :: how.coarsen]  # an id names all before it, so the last of a group names the group
         branch = fields.text(path, line, agent, "agent_id")
         name = fields.text(path, line, agent, "subagent_type")
         owner = Owner(session=self._id, agent=name, branch=branch, parent=self._id if branch else None)

@@ -54,7 +54,8 @@ class SpanBook:
         else:
             kept = min(_kept_tokens(chain, hashes, block_size), tokens)
             grown = "tool_result" if returned and tokens > chain.tokens else "turn"
-            spans = _cut(chain.spans, kept)
+            # Other tools or another system prompt are still what the head of the prompt is.
+            spans = _cut(chain.spans, kept) if kept >= tools + system else _head(tools, system, tokens)
         _append(spans, grown, tokens)
         chain.turns += not returned
         chain.hashes, chain.tokens, chain.spans = hashes, tokens, spans

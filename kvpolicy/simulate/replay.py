@@ -1,0 +1,52 @@
+"""The replay loop: every call of a trace through the plan, claims and pool code that a service uses.
+
+Plain replay: a request is instantaneous, it ends at the moment it arrives, no output is stored. A policy sees a call's
+answer and the events after it only once the request is over, so nothing that lies later in the trace can change a
+decision. Reads calls, drives `steering`, gives hits to the tally.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from kvpolicy.policy.compile import Policy
+from kvpolicy.pool import Pool
+from kvpolicy.simulate.tally import Tally
+from kvpolicy.simulate.trace import END_TURN, Call
+from kvpolicy.steering import Steering
+from kvpolicy.workflow.events import Event
+
+
+class Replay:
+    """One policy (None: the engine's own order) on one pool of `capacity` blocks."""
+
+    def __init__(self, policy: Policy | None, capacity: int, block_size: int, tally: Tally) -> None:
+        self.steering = Steering(policy, Pool(capacity, block_size=block_size))
+        self.tally = tally
+
+    def feed(self, call: Call) -> None:
+        """One call: the events before it, the request, its answer, the events after it."""
+        steering, request, now = self.steering, call.request, call.at
+        began = perf_counter()
+        for event in call.before:
+            steering.event(_event(event, now), now)
+        outcome = steering.request(request, call.hashes, now)
+        answer = call.answer
+        # INVARIANT: nothing of `answer` or `after` is read before the request is done.
+        steering.finish(request.id, now, tool_calls=answer.tool_calls, finished=answer.stop == END_TURN)
+        for event in call.after:
+            steering.event(_event(event, now), now)
+        tally = self.tally
+        tally.wall_s += perf_counter() - began
+        tally.evictions += len(outcome.evicted)
+        tally.add(call, outcome.cached)
+
+    def end(self) -> Tally:
+        """The counts; the trace is over."""
+        return self.tally
+
+
+def _event(row: object, now: float) -> Event:
+    assert isinstance(row, dict)
+    attributes = {key: value for key, value in row.items() if key not in ("at", "event")}
+    return Event(float(row.get("at", now)), str(row["event"]), attributes)

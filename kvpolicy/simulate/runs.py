@@ -1,0 +1,75 @@
+"""All runs of one process, fed call by call: each contender at each capacity, oracles at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+from kvpolicy.simulate.baselines import BASELINES, Baseline
+from kvpolicy.simulate.names import BELADY, Contender
+from kvpolicy.simulate.oracle import History, belady, belady_resident
+from kvpolicy.simulate.tally import Tally
+from kvpolicy.simulate.trace import Call
+
+HISTORY_LIMIT = 50_000_000  # block references that the oracles keep, 8 bytes each
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One contender at one capacity (blocks)."""
+
+    contender: Contender
+    capacity: int
+
+
+class Runs:
+    """The runs of one process over one trace."""
+
+    def __init__(self, runs: list[Run], block_size: int) -> None:
+        self._tallies = [Tally(run.contender.name, run.contender.baseline, run.capacity) for run in runs]
+        self._feeds: list[Callable[[Call], None]] = []
+        self._oracles: list[tuple[Run, Tally]] = []
+        self._history = History()
+        for run, tally in zip(runs, self._tallies, strict=True):
+            if run.contender.kind == "oracle":
+                self._oracles.append((run, tally))
+            elif run.contender.kind == "object":
+                self._feeds.append(_object_feed(BASELINES[run.contender.name](run.capacity), tally))
+            else:
+                from kvpolicy.simulate.replay import Replay  # the whole engine: only where a run needs it
+
+                self._feeds.append(Replay(run.contender.policy(), run.capacity, block_size, tally).feed)
+        self._keeps_history = bool(self._oracles)
+
+    def feed(self, call: Call) -> None:
+        """One call to every run."""
+        for feed in self._feeds:
+            feed(call)
+        if self._keeps_history:
+            self._history.append(call)
+            if self._history.references > HISTORY_LIMIT:
+                self._keeps_history = False
+                self._history = History()
+
+    def end(self) -> list[Tally]:
+        """The tallies, in the order of the runs. An oracle's is empty where the trace was too long to be kept."""
+        if self._keeps_history:
+            for run, tally in self._oracles:
+                oracle = belady if run.contender.name == BELADY else belady_resident
+                began = perf_counter()
+                hits, tally.evictions = oracle(self._history, run.capacity)
+                tally.wall_s = perf_counter() - began
+                self._history.count(tally, hits)
+        return self._tallies
+
+
+def _object_feed(cache: Baseline, tally: Tally) -> Callable[[Call], None]:
+    def feed(call: Call) -> None:
+        began = perf_counter()
+        hits = cache.use(call.hashes)
+        tally.wall_s += perf_counter() - began
+        tally.evictions = cache.evictions
+        tally.add(call, hits)
+
+    return feed
