@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kvpolicy import words
 from kvpolicy.adapter import LARGER, SMALLER, Capabilities
+from kvpolicy.assumed import Assumption, assume
+from kvpolicy.blocks import lay_out
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
 
@@ -105,16 +107,6 @@ class _Engine(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Assumption:
-    """A function's value, as a state file gives it: `call` and `value` in the language's notation. span: for which
-    spans it holds: None for all, an index, or a match such as `turn[agent = coder]`."""
-
-    call: str
-    value: str | int | float | None
-    span: str | int | None
-
-
-@dataclass(frozen=True, slots=True)
 class StateFile:
     """A run state as a document: events as they were written, functions, and the workflow's graph."""
 
@@ -155,7 +147,7 @@ def read_request(document: object, name: str = "request") -> Request:
     extra = {} if model.extra is None else {k: v for k, v in model.extra.model_dump().items() if v not in (None, [])}
     owner = Owner(**model.owner.model_dump())
     last_step = attributes.get("last_step") is True
-    return Request(
+    request = Request(
         model.id,
         owner,
         model.tokens,
@@ -167,13 +159,23 @@ def read_request(document: object, name: str = "request") -> Request:
         model.key,
         last_step,
     )
+    try:
+        lay_out(request)
+    except InputFault as fault:
+        raise InputFault(f"{name}: {fault}") from None
+    return request
 
 
 def read_state(document: object, name: str = "state") -> StateFile:
     """The run state of a document. Raises InputFault naming the key."""
     model = _checked(_State, document, name)
-    functions = tuple(Assumption(row.call, row.value, row.span) for row in model.functions)
-    return StateFile(tuple(model.events), functions, model.workflow)
+    functions = []
+    for index, row in enumerate(model.functions):
+        try:
+            functions.append(assume(row.call, row.value, row.span))
+        except InputFault as fault:
+            raise InputFault(f"{name}: functions[{index}]: {fault}") from None
+    return StateFile(tuple(model.events), tuple(functions), model.workflow)
 
 
 def read_capabilities(document: object, name: str = "engine") -> Capabilities:

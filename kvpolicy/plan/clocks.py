@@ -28,6 +28,11 @@ def start_clocks(index: int, span: Span, verdicts: Mapping[str, Verdict], now: f
     """The directive of one span. now: seconds, from which a `ttl … fixed` runs when this is the owner's first claim
     for the span (a claim that exists keeps its own end).
     """
+    return Directive(index, span.kind, span.start, span.end, *clock_values(span.kind, verdicts, now))
+
+
+def clock_values(kind: str, verdicts: Mapping[str, Verdict], now: float) -> tuple[Any, ...]:
+    """The fields of a directive after `end`, in their order: what spans with the same verdicts have in common."""
     values: dict[str, Any] = {}
     rules: dict[str, str] = {}
     for name, verdict in verdicts.items():
@@ -48,18 +53,14 @@ def start_clocks(index: int, span: Span, verdicts: Mapping[str, Verdict], now: f
     ttl, fixed = None, False
     if "ttl" in values and priority > words.DEFAULT_PRIORITY:  # it says how long a span stays ABOVE the default
         ttl, fixed = values["ttl"].seconds, values["ttl"].fixed
-    return Directive(
-        index,
-        span.kind,
-        span.start,
-        span.end,
+    return (
         priority,
         retention,
         protected_until,
         now + ttl if fixed and ttl is not None else None,
         ttl,
         fixed,
-        take("for") or _LIFETIMES[span.kind],
+        take("for") or _LIFETIMES[kind],
         hold_after_release,
         take("tier"),
         take("prefetch", False),

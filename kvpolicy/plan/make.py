@@ -7,7 +7,7 @@ with tokens or blocks. Same policy, request and state: same plan, whatever the o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
@@ -15,8 +15,9 @@ from kvpolicy import words
 from kvpolicy.blocks import lay_out
 from kvpolicy.directive import Directive, Plan, Verdict
 from kvpolicy.faults import Notice
-from kvpolicy.plan.clocks import next_end, start_clocks
-from kvpolicy.plan.notices import limited, narrowest_share, position_unknown, shorter_than_block, unplaced_from
+from kvpolicy.plan.alike import is_of_the_owner
+from kvpolicy.plan.clocks import clock_values, next_end
+from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, shorter_than_block, unplaced_from
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.request import Owner, Request
 
@@ -31,6 +32,20 @@ class Resolver(Protocol):
     def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
         """Times, soonest first, at which a verdict that reads the clock may change."""
         ...
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What the policy says of a span, and of every span like it in this request.
+
+    values: a directive's fields after `end`. lapse: the first time at which it may change, inf for none.
+    strained: verdicts that were brought into their range.
+    """
+
+    values: tuple[Any, ...] | None
+    share: str
+    lapse: float
+    strained: tuple[Verdict, ...] = ()
 
 
 def plan(  # noqa: PLR0912 - the hot loop stays in one piece
@@ -49,13 +64,16 @@ def plan(  # noqa: PLR0912 - the hot loop stays in one piece
     facts = _facts(request, state)
     unplaced = unplaced_from(request.extra) if request.extra else None
     idle_since = _idle_since(state, owner)
+    # A state that tells spans apart by more than their owner is asked for each of them.
+    menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu", None)
+    answers: dict[object, _Answer] = {}
     directives: list[Directive] = []
     notices: list[Notice] = []
     shares: dict[str, int] = {}
     valid_until = inf
     for index in layout.order:
         span = layout.spans[index]
-        start, end = span.start, span.end
+        kind, start, end = span.kind, span.start, span.end
         if end is not None:
             if index < given and -(-start // size) >= end // size:
                 notices.append(shorter_than_block(layout, index))
@@ -66,25 +84,20 @@ def plan(  # noqa: PLR0912 - the hot loop stays in one piece
             attributes = facts
         if span.attributes:
             attributes = _with_own(attributes, span.attributes, owner, state)
-        subject = Subject(span.kind, attributes, owner, index)
-        verdicts = policy.resolve(subject, state)
-        for soonest in policy.steps(subject, state):
-            if soonest > now:
-                valid_until = min(valid_until, soonest)
-                break
-        if not verdicts:
-            shares.setdefault(words.DEFAULT_SHARE, index)
-            continue
-        directive = start_clocks(index, span, verdicts, now)
-        shares.setdefault(directive.share, index)
-        for verdict in verdicts.values():
-            if verdict.limited_by is not None:
-                notices.append(limited(span.kind, index, verdict))
-        if unplaced is not None and (end is None or end > unplaced):
-            continue  # its place is unknown; what it says about sharing still counts
-        directives.append(directive)
-        lapse = next_end(directive, now, idle_since)
-        valid_until = min(valid_until, lapse)
+        subject = Subject(kind, attributes, owner, index)
+        menu = None if menu_of is None else menu_of(subject)
+        answer = None if menu is None else answers.get(menu)
+        if answer is None:
+            answer = _ask(policy, subject, state, now, idle_since)
+            if menu is not None and is_of_the_owner(menu):
+                answers[menu] = answer
+            valid_until = min(valid_until, answer.lapse)
+        shares[answer.share] = index
+        if answer.strained:
+            notices += [clipped(kind, index, verdict) for verdict in answer.strained]
+        if answer.values is None or (unplaced is not None and (end is None or end > unplaced)):
+            continue  # no rule, or no known place; what it says about sharing counts all the same
+        directives.append(Directive(index, kind, start, end, *answer.values))
     share, narrowed = narrowest_share(shares)
     if narrowed is not None:
         notices.append(narrowed)
@@ -92,6 +105,18 @@ def plan(  # noqa: PLR0912 - the hot loop stays in one piece
         notices.append(position_unknown(layout, unplaced))
     # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
     return Plan(request.id, now, tuple(directives), share, None if valid_until == inf else valid_until, tuple(notices))
+
+
+def _ask(policy: Resolver, subject: Subject, state: State, now: float, idle_since: float | None) -> _Answer:
+    """Ask the policy about one span, and start the clocks."""
+    verdicts = policy.resolve(subject, state)
+    lapse = next((step for step in policy.steps(subject, state) if step > now), inf)
+    if not verdicts:
+        return _Answer(None, words.DEFAULT_SHARE, lapse)
+    values = clock_values(subject.kind, verdicts, now)
+    directive = Directive(subject.span, subject.kind, 0, 0, *values)
+    strained = tuple(v for v in verdicts.values() if v.limited_by is not None or v.notice is not None)
+    return _Answer(values, directive.share, min(lapse, next_end(directive, now, idle_since)), strained)
 
 
 def _facts(request: Request, state: State) -> dict[str, Any]:
@@ -124,7 +149,7 @@ def _with_own(facts: dict[str, Any], own: Mapping[str, object], owner: Owner, st
     if told is None or not isinstance(branch, str) or branch == owner.branch:
         return {**facts, **stated}
     merged = {name: value for name, value in facts.items() if name not in ("rank", "score", "status")}
-    merged.update((name, value) for name, value in told(replace(owner, branch=branch)).items() if value is not None)
+    merged.update((name, value) for name, value in told(owner, branch).items() if value is not None)
     merged.update(stated)
     return merged
 

@@ -68,13 +68,14 @@ def narrowest_share(shares: Mapping[str, int]) -> tuple[str, Notice | None]:
     )
 
 
-def limited(kind: str, span: int, verdict: Verdict) -> Notice:
-    """A value that a limit has cut."""
-    return Notice(
-        "CLIPPED",
-        f"{verdict.property} of {kind} is {verdict.value} because of the limit {verdict.limited_by}",
-        {"span": span, "property": verdict.property, "limit": verdict.limited_by},
-    )
+def clipped(kind: str, span: int, verdict: Verdict) -> Notice:
+    """A value that a limit has cut, or that was computed outside its range."""
+    details: dict[str, object] = {"span": span, "property": verdict.property, "rule": verdict.rule}
+    if verdict.limited_by is None:
+        return Notice("CLIPPED", verdict.notice or f"{verdict.property} of {kind} was brought into its range", details)
+    details["limit"] = verdict.limited_by
+    text = f"{verdict.property} of {kind} is {verdict.value} because of the limit {verdict.limited_by}"
+    return Notice("CLIPPED", text, details)
 
 
 def _number(image: object, key: str) -> int | None:

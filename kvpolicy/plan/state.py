@@ -1,0 +1,76 @@
+"""The state in which a document's plan is made: the request arrives, its events follow, functions are assumed.
+
+For `kvp plan`; a running service keeps its run state and needs none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from kvpolicy.assumed import Assumed, Assumption
+from kvpolicy.faults import InputFault
+from kvpolicy.language.syntax import Workflow
+from kvpolicy.policy.model import IntervalPattern, State
+from kvpolicy.request import Request
+from kvpolicy.workflow.events import event_from_row
+from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.state import RunState
+
+_RUNNING = "running"
+
+
+class Situated(Protocol):
+    """What is needed of a policy here."""
+
+    @property
+    def intervals(self) -> Iterable[IntervalPattern]:
+        """The intervals its rules stand in."""
+        ...
+
+    @property
+    def workflows(self) -> Sequence[Workflow]:
+        """The workflows it describes."""
+        ...
+
+
+def run_state(
+    policy: Situated,
+    request: Request,
+    events: Iterable[Mapping[str, object]] = (),
+    functions: Sequence[Assumption] = (),
+    workflow: Mapping[str, object] | None = None,
+    now: float | None = None,
+) -> tuple[State, float]:
+    """The state at `now` and `now` itself: by default the time of the last event, else 0.
+
+    The request's owner runs from the first event on; an event that ends its answer leaves it idle from then. Events
+    after `now` have not happened. workflow: a graph as JSON, else the policy's. Raises InputFault naming the event.
+    """
+    told = []
+    for index, row in enumerate(events):
+        try:
+            told.append(event_from_row(row))
+        except InputFault as fault:
+            raise InputFault(f"events[{index}]: {fault}") from None
+    told.sort(key=lambda event: event.at)
+    if now is None:
+        now = told[-1].at if told else 0.0
+    state = RunState(policy.intervals, _graph(policy.workflows, request, workflow))
+    state.arrive(request, min([now, *(event.at for event in told[:1])]))
+    for event in told:
+        if event.at > now:
+            break
+        if request.owner in state.observe(event) and state.phase(request.owner) != _RUNNING:
+            state.answer(request, event.at)
+    state.advance(now)
+    return (Assumed(state, functions) if functions else state), now
+
+
+def _graph(workflows: Sequence[Workflow], request: Request, stated: Mapping[str, object] | None) -> Graph | None:
+    """The stated workflow; else the policy's own: the one the request names, or its only one."""
+    if stated is not None:
+        return Graph.build(stated)
+    name = request.attributes.get("workflow")
+    named = [w for w in workflows if w.name == name] or (list(workflows) if len(workflows) == 1 else [])
+    return Graph.build(named[0]) if named else None
