@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from kvpolicy.faults import Place
 from kvpolicy.language import syntax
-from kvpolicy.language.codes import PRECEDENCE_CYCLE, UNKNOWN_NAME
+from kvpolicy.language.codes import PRECEDENCE_CYCLE, SYNTAX, UNKNOWN_NAME
 from kvpolicy.policy.code import code
 from kvpolicy.policy.compiled import Clamp, Guard, Quota, Rule
 from kvpolicy.policy.layers import LayerOrder, home_layer, order_layers
@@ -32,6 +32,16 @@ def compile(files: syntax.FileSet) -> Policy:
 
     Raises PolicyFault for a name that nothing defines, an `over` towards a later layer, or layers in a circle.
     """
+    try:
+        return _compile(files)
+    except RecursionError:
+        place = next((m.file.rules[0].place for m in files.members if m.file.rules), Place("", 1, 1))
+        raise fault(
+            SYNTAX, place, "expressions here are nested too deep; give parts of them a name of their own"
+        ) from None
+
+
+def _compile(files: syntax.FileSet) -> Policy:
     lets = gather_lets(files)
     layers = order_layers(files)
     pool = Pool(lets)
@@ -46,7 +56,7 @@ def compile(files: syntax.FileSet) -> Policy:
             quotas += shares
     own = [m.file for m in files.members if not m.group] or [m.file for m in files.members]
     return Policy(
-        name=own[-1].header.name if own and own[-1].header else PurePath(own[-1].name).stem if own else "",
+        name=_name_of(own),
         digests={m.file.name: m.file.digest for m in files.members},
         rules=tuple(rules),
         clamps=tuple(clamps),
@@ -158,3 +168,9 @@ def _reach(start: str, edges: dict[str, set[str]]) -> set[str]:
             found.add(name)
             waiting += edges.get(name, ())
     return found
+
+
+def _name_of(files: list[syntax.File]) -> str:
+    """What a policy is called: by its `policy` line, else by its first file."""
+    named = next((f.header.name for f in files if f.header is not None), None)
+    return named or (PurePath(files[0].name).stem if files else "")

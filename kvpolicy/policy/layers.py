@@ -35,14 +35,22 @@ def own_layers(file: syntax.File) -> tuple[str, ...]:
     return tuple(dict.fromkeys((home_layer(file), *file.layer_order)))
 
 
-def used_groups(member: syntax.Member, groups: frozenset[str]) -> tuple[str, ...]:
-    """The groups that a file's `use` statements bring in."""
+def used_groups(member: syntax.Member, files: syntax.FileSet) -> tuple[str, ...]:
+    """The groups that a file's `use` statements bring in: by alias, else by the file that is used."""
+    known = {m.group for m in files.members if m.group}
     found = []
     for use in member.file.uses:
-        name = use.alias or (PurePath(use.target).stem if use.is_file else use.target)
-        nested = f"{member.group}.{name}" if member.group else name
-        found += [g for g in (nested, name) if g in groups][:1]
-    return tuple(found)
+        stem = _stem(use.target)
+        by_file = (
+            m.group for m in files.members if m.group and PurePath(m.file.name).name.removesuffix(".kvp") == stem
+        )
+        name = use.alias if use.alias in known else next(by_file, stem)
+        found += [name] if name in known else []
+    return tuple(dict.fromkeys(found))
+
+
+def _stem(name: str) -> str:
+    return PurePath(name).name.removesuffix(".kvp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +82,14 @@ def _order_group(
 ) -> None:
     group = members[0].group
     own = list(dict.fromkeys(name for m in members for name in own_layers(m.file)))
-    used = list(dict.fromkeys(g for m in members for g in used_groups(m, groups)))
+    used = list(dict.fromkeys(g for m in members for g in used_groups(m, files)))
 
     def block(name: str) -> frozenset[Layer]:
         """The layers that a name in a `layers` statement stands for."""
         if name in own:
             return frozenset({(group, name)})
         inner = f"{group}.{name}" if group else name
-        return _closure(inner if inner in groups else name, files, groups)
+        return _closure(inner if inner in groups else name, files)
 
     def before(first: frozenset[Layer], second: frozenset[Layer]) -> None:
         for layer in first - second:
@@ -98,13 +106,13 @@ def _order_group(
     for name in used:
         if name not in listed and name.removeprefix(f"{group}.") not in listed:
             for layer in own:
-                before(_closure(name, files, groups), block(layer))
+                before(_closure(name, files), block(layer))
     for name in (*listed, *rest):
         for layer in rest[rest.index(name) + 1 :] if name in rest else rest:
             before(block(name), block(layer))
 
 
-def _closure(group: str, files: syntax.FileSet, groups: frozenset[str]) -> frozenset[Layer]:
+def _closure(group: str, files: syntax.FileSet) -> frozenset[Layer]:
     """A group's own layers and those of every group it uses."""
     found: set[Layer] = set()
     seen: set[str] = set()
@@ -117,7 +125,7 @@ def _closure(group: str, files: syntax.FileSet, groups: frozenset[str]) -> froze
         for member in files.members:
             if member.group == name:
                 found.update((name, layer) for layer in own_layers(member.file))
-                waiting += used_groups(member, groups)
+                waiting += used_groups(member, files)
     return frozenset(found)
 
 

@@ -54,6 +54,17 @@ class Policy:
         """
         return self.menu(subject).verdicts(subject, state)
 
+    def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
+        """Future times, soonest first, at which a verdict that reads `idle()`, `age()` or another function that
+        drifts with time may change, or a grace ends. Empty where only events can change what `resolve` says. Ladders
+        and the ends of holds and lifetimes are the plan's own."""
+        return self.menu(subject).steps(subject, state)
+
+    def reads_state(self, subject: Subject) -> bool:
+        """Whether the verdicts of spans like this one depend on the state at all."""
+        menu = self.menu(subject)
+        return bool(menu.intervals) or menu.asks
+
     def menu(self, subject: Subject) -> Menu:
         """The rules and limits that reach a span, whatever the state."""
         key = self._buckets.key(subject.kind, subject.attributes)

@@ -20,6 +20,7 @@ from kvpolicy.policy.compiled import DEFAULT, Clamp, Guard, Rule
 from kvpolicy.policy.limits import apply_clamps, bound_property
 from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
 from kvpolicy.policy.order import Order
+from kvpolicy.policy.steps import Solver, timed_rules
 from kvpolicy.policy.terms import Constant
 
 CLOSED, OPEN, GRACE = 0, 1, 2
@@ -124,6 +125,11 @@ class Menu:
                 name = bound_property(clamp.property)
                 self.clamps[name] = (*self.clamps.get(name, ()), clamp)
         self._fixed_clamps = all(isinstance(c.term, Constant) for row in self.clamps.values() for c in row)
+        self.timed = timed_rules(self.rules)
+        # Whether a guard, a computed value or a limit reads the state.
+        self.asks = not self._fixed_clamps or any(
+            r.guard is not None or not all(v.fixed for v in r.values.values()) for r in self.rules
+        )
         self._tables: dict[tuple[int, ...], Table] = {}
 
     def position(self, rule: Rule) -> int | None:
@@ -147,6 +153,23 @@ class Menu:
                 if _stronger(verdict, found.get(name)):
                     found[name] = verdict
         return found
+
+    def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
+        """Times, soonest first, at which a verdict may change though nothing happens: see `steps`."""
+        if not self.timed and not self.intervals:
+            return ()
+        solver = Solver(subject, state)
+        closed: set[IntervalPattern] = set()
+        for interval in self.intervals:
+            opening = state.opening(interval, subject)
+            if opening is None:
+                closed.add(interval)
+            elif opening.grace_until is not None and opening.grace_until > solver.now:
+                solver.times.add(opening.grace_until)
+        for rule in self.timed:
+            if rule.interval not in closed:
+                solver.rule(rule)
+        return tuple(sorted(solver.times))
 
     def _table(self, shape: tuple[int, ...], without: int) -> Table:
         """Candidates while the intervals stand so: for `without` GRACE those outside and within open intervals, for

@@ -14,7 +14,10 @@ from kvpolicy.language import syntax
 from kvpolicy.language.codes import UNIT_MISMATCH, UNKNOWN_NAME, Code
 from kvpolicy.policy.code import run_constant
 from kvpolicy.policy.model import NEVER, EventPattern
-from kvpolicy.policy.terms import Apply, Constant, Read, Term
+from kvpolicy.policy.terms import Apply, Constant, Read, Term, size
+
+_DEEPEST_LETS = 20  # names that stand for names
+_LARGEST = 2000  # parts of one expression, names replaced
 
 _WORD_VALUES: dict[str, float | bool] = {"yes": True, "no": False, "never": NEVER}
 
@@ -24,6 +27,7 @@ class Lets:
     """Every `let` of a file set, by group and name: what it stands for, and the group it was written in."""
 
     table: Mapping[tuple[str, str], tuple[syntax.Expression, str]] = field(default_factory=dict)
+    settled: dict[tuple[str, ...], Term] = field(default_factory=dict, compare=False)
 
     def find(self, path: tuple[str, ...], group: str) -> tuple[syntax.Expression, str] | None:
         """The definition of a name as seen from a group, or None: `patience` there, `continuum.patience` anywhere."""
@@ -110,9 +114,17 @@ def _let(name: syntax.Name, lets: Lets, group: str, within: tuple[tuple[str, ...
         raise fault(UNKNOWN_NAME, name.place, f"'{written}' is not defined", f"let {written} = …")
     definition, home = found
     mark = (home, *name.path)
+    if mark in lets.settled:
+        return lets.settled[mark]
     if mark in within:
         raise fault(UNKNOWN_NAME, name.place, f"'{written}' is defined by itself")
-    return settle(definition, lets, home, (*within, mark))
+    if len(within) >= _DEEPEST_LETS:
+        raise fault(UNIT_MISMATCH, name.place, f"'{written}' stands for more than {_DEEPEST_LETS} names in a row")
+    term = settle(definition, lets, home, (*within, mark))
+    if size(term, _LARGEST) > _LARGEST:
+        raise fault(UNIT_MISMATCH, name.place, f"'{written}' stands for an expression too large to run")
+    lets.settled[mark] = term
+    return term
 
 
 def _call(call: syntax.Call, lets: Lets, group: str, within: tuple[tuple[str, ...], ...]) -> Term:

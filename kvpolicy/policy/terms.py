@@ -59,6 +59,19 @@ def reads(term: Term) -> Iterator[Read]:
             yield from reads(operand)
 
 
+def size(term: Term, most: int) -> int:
+    """How many parts a term has; counting stops beyond `most`."""
+    count, waiting = 0, [term]
+    while waiting and count <= most:
+        part = waiting.pop()
+        count += 1
+        if isinstance(part, Apply):
+            waiting += part.operands
+        elif isinstance(part, Read) and part.within is not None:
+            waiting.append(part.within)
+    return count
+
+
 def negation(term: Term) -> Term:
     """The term that holds exactly where `term`, which has data, does not."""
     if isinstance(term, Constant):
