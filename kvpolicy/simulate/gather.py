@@ -44,12 +44,8 @@ class Gather:
             self._backwards += 1
             call.at = self._latest
         self._latest = call.at
-        facts.requests += 1
-        facts.block_refs += len(call.hashes)
+        facts.count(call)
         facts.unique_blocks = len(self._prefixes)
-        facts.seen_blocks += call.seen
-        facts.prompt_tokens += request.tokens
-        facts.last_at = call.at
         if request.owner.session is not None:
             self._sessions.add((request.owner.tenant, request.owner.session))
             facts.sessions = len(self._sessions)

@@ -69,6 +69,14 @@ class Facts:
     label: str = ""
     notices: list[Notice] = field(default_factory=list)
 
+    def count(self, call: Call) -> None:
+        """One more call, its `seen` known."""
+        self.requests += 1
+        self.block_refs += len(call.hashes)
+        self.seen_blocks += call.seen
+        self.prompt_tokens += call.request.tokens
+        self.last_at = call.at
+
     def as_json(self) -> dict[str, object]:
         """The `trace` object of `kvp simulate --format json`."""
         return {
