@@ -1,0 +1,77 @@
+"""An event: something that happened to an owner, at a time.
+
+Read from a request or its answer by whoever sees them, or sent by a caller (state files, timelines, the service);
+`RunState.observe` takes it. Events do not act: they open and close the intervals that rules read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kvpolicy import words
+from kvpolicy.faults import InputFault
+from kvpolicy.policy.model import EventPattern
+from kvpolicy.units import UnitFault, parse_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`at`: seconds on the caller's clock. `name`: of `words.EVENTS`.
+
+    `attributes`: the owner fields it states (`tenant session run agent branch node call`; None = has none; an absent
+    one says nothing) and facts such as `tool`, `eta` (seconds), `rank`, `score`, `parent`.
+    """
+
+    at: float
+    name: str
+    attributes: Mapping[str, object] = field(default_factory=dict)
+
+
+def event_from_row(row: Mapping[str, object], at: float | None = None) -> Event:
+    """The event of a JSON row `{"at": 0.0, "event": "tool_call", "tool": "grep", "session": "s"}`.
+
+    `at` stands in where the row has no time. Raises InputFault on an unknown event, a missing or unusable time, or an
+    unusable eta.
+    """
+    name = row.get("event")
+    if not isinstance(name, str) or name not in words.EVENTS:
+        raise InputFault(f"'{name}' is no event; the events are {', '.join(words.EVENTS)}")
+    moment = row.get("at", at)
+    if isinstance(moment, bool) or not isinstance(moment, int | float) or not math.isfinite(moment):
+        raise InputFault(f"the event {name} needs a time in seconds under 'at'")
+    attributes = {key: value for key, value in row.items() if key not in ("at", "event")}
+    eta = attributes.get("eta")
+    if isinstance(eta, str):
+        try:
+            attributes["eta"] = parse_duration(eta)
+        except UnitFault as fault:
+            raise InputFault(f"eta of {name}: {fault}") from None
+    return Event(float(moment), name, attributes)
+
+
+def conditions_hold(pattern: EventPattern, attribute: Callable[[str], object]) -> bool:
+    """Whether all conditions of `pattern` hold; an absent attribute (None) matches none of them, `!=` included."""
+    for name, operator, values in pattern.conditions:
+        value = attribute(name)
+        if value is None or not _holds(value, operator, values):
+            return False
+    return True
+
+
+def _holds(value: object, operator: str, values: tuple[object, ...]) -> bool:
+    if operator in ("=", "in"):
+        return value in values
+    if operator == "!=":
+        return value not in values
+    right = values[0] if values else None
+    if not isinstance(value, int | float) or not isinstance(right, int | float):
+        return False  # nothing but numbers has an order here
+    if operator == "<":
+        return value < right
+    if operator == "<=":
+        return value <= right
+    if operator == ">":
+        return value > right
+    return value >= right

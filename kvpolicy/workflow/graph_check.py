@@ -1,0 +1,166 @@
+"""What can be wrong with a workflow graph: a loop that cannot be left, nodes that no way leads to.
+
+Works on a `Graph` from any source; its diagnostics go to the command line and to whoever takes graphs from callers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kvpolicy.faults import NOTICE, Diagnostic, Place
+from kvpolicy.language import codes
+from kvpolicy.workflow.graph import Graph
+
+
+def check(graph: Graph) -> tuple[Diagnostic, ...]:
+    """The faults found while reading, loops without an exit (errors), and unreachable nodes (notices)."""
+    place = Place(graph.name, 1, 1)
+    found = list(graph.problems)
+    for names in loops_without_exit(graph):
+        found.append(
+            codes.LOOP_WITHOUT_EXIT.at(
+                place,
+                f"the loop {' -> '.join((*names, names[0]))} of workflow {graph.name} has no way out",
+                fix=f"add an edge out of it, or a bound: loop {names[-1]} -> {names[0]} at most 3",
+            )
+        )
+    for name in unreachable(graph):
+        message = f"no way through workflow {graph.name} leads to '{name}'; its spans count as never needed again"
+        found.append(Diagnostic("UNREACHABLE_NODE", "UNREACHABLE_NODE", NOTICE, place, message))
+    return tuple(found)
+
+
+def loops(graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """For every edge that closes a loop, the nodes of a shortest way round, from the node it leads back to."""
+    found: dict[frozenset[str], tuple[str, ...]] = {}
+    for edge in _closing_edges(graph):
+        way = _shortest(graph, graph.number[graph.edges[edge].target], graph.number[graph.edges[edge].source])
+        if way:
+            names = tuple(graph.names[index] for index in way)
+            found.setdefault(frozenset(names), names)
+    return tuple(found.values())
+
+
+def loops_without_exit(graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """Sets of nodes that lead only to one another, by edges without a bound: a run that enters never ends."""
+    endless = [index for index, edge in enumerate(graph.edges) if edge.at_most is None]
+    found = []
+    for members in _components(graph, endless):
+        inside = set(members)
+        edges = [graph.edges[e] for index in members for e in graph.out_of[index]]
+        circular = len(members) > 1 or any(e.source == e.target and e.at_most is None for e in edges)
+        if circular and all(graph.number[edge.target] in inside for edge in edges):
+            found.append(tuple(graph.names[index] for index in _in_running_order(graph, members)))
+    return tuple(found)
+
+
+def unreachable(graph: Graph) -> tuple[str, ...]:
+    """Nodes that no way from where a run begins leads to."""
+    seen, queue = set(graph.entries), deque(graph.entries)
+    while queue:
+        for e in graph.out_of[queue.popleft()]:
+            target = graph.number[graph.edges[e].target]
+            if target not in seen:
+                seen.add(target)
+                queue.append(target)
+    return tuple(name for index, name in enumerate(graph.names) if index not in seen)
+
+
+def _closing_edges(graph: Graph) -> list[int]:
+    """Edges declared as loops, then those that lead back on a depth-first walk from the entries."""
+    declared = [index for index, edge in enumerate(graph.edges) if edge.is_loop]
+    back: list[int] = []
+    state = [0] * len(graph.names)  # 1: on the walk's path, 2: done
+    for start in (*graph.entries, *range(len(graph.names))):
+        if state[start]:
+            continue
+        state[start] = 1
+        path = [(start, iter(graph.out_of[start]))]
+        while path:
+            node, edges = path[-1]
+            e = next(edges, None)
+            if e is None:
+                state[node] = 2
+                path.pop()
+                continue
+            if graph.edges[e].is_loop:
+                continue
+            target = graph.number[graph.edges[e].target]
+            if state[target] == 1:
+                back.append(e)
+            elif state[target] == 0:
+                state[target] = 1
+                path.append((target, iter(graph.out_of[target])))
+    return [*declared, *sorted(back)]
+
+
+def _shortest(graph: Graph, source: int, target: int) -> list[int]:
+    """Nodes of a shortest way from `source` to `target`, both included; [] where there is none."""
+    before: dict[int, int | None] = {source: None}
+    queue = deque([source])
+    while queue and target not in before:
+        index = queue.popleft()
+        for e in graph.out_of[index]:
+            following = graph.number[graph.edges[e].target]
+            if following not in before:
+                before[following] = index
+                queue.append(following)
+    if target not in before:
+        return []
+    way: list[int] = []
+    step: int | None = target
+    while step is not None:
+        way.append(step)
+        step = before[step]
+    return way[::-1]
+
+
+def _in_running_order(graph: Graph, members: list[int]) -> list[int]:
+    """Members of a loop breadth first from the one declared first."""
+    inside, order, queue = set(members), [min(members)], deque([min(members)])
+    while queue:
+        for e in graph.out_of[queue.popleft()]:
+            target = graph.number[graph.edges[e].target]
+            if target in inside and target not in order:
+                order.append(target)
+                queue.append(target)
+    return order
+
+
+def _components(graph: Graph, edges: list[int]) -> list[list[int]]:
+    """Strongly connected components over `edges` (Kosaraju), by first node declared."""
+    ahead: list[list[int]] = [[] for _ in graph.names]
+    behind: list[list[int]] = [[] for _ in graph.names]
+    for e in edges:
+        source, target = graph.number[graph.edges[e].source], graph.number[graph.edges[e].target]
+        ahead[source].append(target)
+        behind[target].append(source)
+    finished: list[int] = []
+    seen: set[int] = set()
+    for root in range(len(graph.names)):
+        finished += _finish_order(ahead, root, seen)
+    found = []
+    seen = set()
+    for root in reversed(finished):
+        members = _finish_order(behind, root, seen)
+        if members:
+            found.append(sorted(members))
+    return sorted(found)
+
+
+def _finish_order(ahead: list[list[int]], root: int, seen: set[int]) -> list[int]:
+    """Nodes reached from `root` that were not seen before, each after all that it leads to."""
+    if root in seen:
+        return []
+    seen.add(root)
+    order, path = [], [(root, iter(ahead[root]))]
+    while path:
+        node, following = path[-1]
+        target = next((t for t in following if t not in seen), None)
+        if target is None:
+            order.append(node)
+            path.pop()
+        else:
+            seen.add(target)
+            path.append((target, iter(ahead[target])))
+    return order

@@ -1,0 +1,150 @@
+"""Graphs from their three sources: a `workflow` block's syntax tree, a JSON document, a networkx graph.
+
+What cannot be understood as a graph at all raises InputFault; what can, but is wrong (a node declared twice, an edge to
+an unknown node), becomes a diagnostic in `Graph.problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from kvpolicy.faults import Diagnostic, InputFault, Note, Place
+from kvpolicy.language import codes, syntax
+from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
+
+_ROLES = (AGENT, TOOL, BARRIER)
+_JSON_KEYS = "nodes, edges, joins, loops"
+
+
+def read_graph(source: object, name: str) -> Graph:
+    """See `Graph.build`."""
+    if isinstance(source, Graph):
+        return source
+    if isinstance(source, syntax.Workflow):
+        return _from_workflow(source)
+    if isinstance(source, Mapping):
+        return _from_json(source, name)
+    if hasattr(source, "nodes") and hasattr(source, "edges"):  # networkx is not loaded only to ask for its class
+        return _from_networkx(source, name)
+    raise InputFault(f"a workflow is a JSON object with {_JSON_KEYS} or a networkx graph, not {type(source).__name__}")
+
+
+def _from_workflow(block: syntax.Workflow) -> Graph:
+    nodes: dict[str, str] = {}
+    places: dict[str, Place] = {}
+    problems = []
+    for node in block.nodes:
+        if node.name in nodes:
+            first = (Note(places[node.name], "first declared here"),)
+            message = f"'{node.name}' is declared twice in workflow {block.name}"
+            problems.append(codes.DEFINED_TWICE.at(node.place, message, notes=first))
+            continue
+        nodes[node.name], places[node.name] = node.role, node.place
+    edges = []
+    for edge in block.edges:
+        known = True
+        for end in (edge.source, edge.target):
+            if end not in nodes:
+                known = False
+                problems.append(_unknown(end, edge.place, block.name))
+        if known:
+            edges.append(GraphEdge(edge.source, edge.target, edge.times, edge.at_most, edge.is_loop))
+    return Graph(nodes, edges, name=block.name, problems=tuple(problems))
+
+
+def _from_json(document: Mapping[str, Any], name: str) -> Graph:
+    name = str(document.get("name", name))
+    place = Place(name, 1, 1)
+    nodes: dict[str, str] = {}
+    problems: list[Diagnostic] = []
+    for row in _list(document, "nodes"):
+        node, role = (row.get("name"), row.get("role", AGENT)) if isinstance(row, Mapping) else (row, AGENT)
+        if not isinstance(node, str) or role not in _ROLES:
+            raise InputFault(f"a node of a workflow is a name, or an object with a name and a role, not {row!r}")
+        if node in nodes:
+            problems.append(codes.DEFINED_TWICE.at(place, f"'{node}' stands twice among the nodes"))
+        nodes.setdefault(node, role)
+    edges = []
+    for row in _list(document, "edges"):
+        edges.append(_edge(row))
+    # One loop may stand alone; a case of loops is also written as its nodes in running order.
+    loops = [*_list(document, "loops"), *([document["loop"]] if "loop" in document else [])]
+    for row in loops:
+        edges += _loop(row)
+    joins = document.get("joins") or {}
+    if not isinstance(joins, Mapping) or any(kind not in (AND, OR) for kind in joins.values()):
+        raise InputFault("'joins' of a workflow names nodes with 'and' or 'or'")
+    usable = []
+    for edge in edges:
+        missing = [end for end in (edge.source, edge.target) if end not in nodes]
+        problems += [_unknown(end, place, name) for end in dict.fromkeys(missing)]
+        if not missing:
+            usable.append(edge)
+    problems += [_unknown(node, place, name) for node in joins if node not in nodes]
+    return Graph(nodes, usable, {n: k for n, k in joins.items() if n in nodes}, name=name, problems=tuple(problems))
+
+
+def _edge(row: object) -> GraphEdge:
+    if isinstance(row, list | tuple) and len(row) == 2 and all(isinstance(end, str) for end in row):
+        return GraphEdge(row[0], row[1])
+    if isinstance(row, Mapping):
+        source, target, times = row.get("from"), row.get("to"), row.get("times")
+        if isinstance(source, str) and isinstance(target, str):
+            at_most, probability = _bound(row.get("at_most")), row.get("probability")
+            if probability is not None and not (isinstance(probability, int | float) and 0 <= probability <= 1):
+                raise InputFault(f"the probability of an edge is a number from 0 to 1, not {probability!r}")
+            loop = bool(row.get("loop", False))
+            return GraphEdge(source, target, None if times is None else str(times), at_most, loop, probability)
+    raise InputFault(f'an edge of a workflow is ["a", "b"] or {{"from": "a", "to": "b"}}, not {row!r}')
+
+
+def _loop(row: object) -> Iterable[GraphEdge]:
+    """`{"from", "to", "at_most"}`, or `{"nodes": [...], "max_rounds": 4}`: 4 rounds take the closing edge 3 times."""
+    if isinstance(row, Mapping) and "nodes" in row:
+        nodes = row["nodes"]
+        if not isinstance(nodes, list | tuple) or not nodes or not all(isinstance(node, str) for node in nodes):
+            raise InputFault("'nodes' of a loop is a list of node names in running order")
+        rounds = _bound(row.get("max_rounds"))
+        closing = GraphEdge(nodes[-1], nodes[0], None, None if rounds is None else max(0, rounds - 1), True)
+        return [*(GraphEdge(a, b) for a, b in pairwise(nodes)), closing]
+    edge = _edge(row)
+    return [GraphEdge(edge.source, edge.target, edge.times, edge.at_most, True, edge.probability)]
+
+
+def _from_networkx(source: Any, name: str) -> Graph:
+    """Node data may carry `role` and `join`, edge data `times`, `at_most`, `probability`, `loop`."""
+    try:
+        rows = [(str(node), data) for node, data in source.nodes(data=True)]
+        ends = [(str(a), str(b), data) for a, b, data in source.edges(data=True)]
+    except (TypeError, ValueError):
+        raise InputFault(f"{type(source).__name__} is no networkx graph") from None
+    if not getattr(source, "is_directed", lambda: True)():
+        raise InputFault("a workflow is a directed graph (networkx.DiGraph)")
+    document = {
+        "name": str(getattr(source, "name", "") or name),
+        "nodes": [{"name": node, "role": data.get("role", AGENT)} for node, data in rows],
+        "joins": {node: data["join"] for node, data in rows if "join" in data},
+        "edges": [{"from": a, "to": b, **data} for a, b, data in ends],
+    }
+    return _from_json(document, name)
+
+
+def _bound(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputFault(f"a loop can be taken a whole number of times, not {value!r}")
+    return value
+
+
+def _list(document: Mapping[str, Any], key: str) -> list[Any]:
+    rows = document.get(key) or []
+    if not isinstance(rows, list | tuple):
+        raise InputFault(f"'{key}' of a workflow is a list")
+    return list(rows)
+
+
+def _unknown(node: str, place: Place, name: str) -> Diagnostic:
+    return codes.UNKNOWN_NAME.at(place, f"'{node}' is no node of workflow {name}", fix=f"declare it: agent {node}")

@@ -1,0 +1,272 @@
+"""What is known of each owner, and which owners an event addresses.
+
+`state.RunState` keeps one `Life` an owner. `Owners` indexes them by the fields an event can state, so that addressing
+looks at the smallest set that agrees with one of them, not at every owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kvpolicy.request import Owner
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.intervals import Openings
+from kvpolicy.workflow.phases import Call, Phases
+
+_NOTHING: Mapping[str, object] = {}
+_FIELDS = ("session", "run", "agent", "branch")  # indexed, and stated by an owner itself
+_Key = tuple[str, str, object]
+
+
+class Life:
+    """One owner: its phase, its openings, its running requests and the last request's attributes.
+
+    idle_since: when its last answer ended; None before the first. lingering_calls: calls that have returned, until the
+    resuming request has touched its blocks. unclassified_until: an answer has ended and nobody has said how.
+    """
+
+    __slots__ = (
+        "attributes",
+        "deadline",
+        "first_seen",
+        "hits",
+        "idle_since",
+        "lingering_calls",
+        "model",
+        "node",
+        "number",
+        "openings",
+        "owner",
+        "parent",
+        "phases",
+        "running",
+        "turns",
+        "unclassified_until",
+    )
+
+    def __init__(self, owner: Owner, number: int, at: float) -> None:
+        self.owner = owner
+        self.number = number
+        self.first_seen = at
+        self.phases = Phases(at)
+        self.openings = Openings()
+        self.running: dict[str, None] = {}
+        self.attributes: Mapping[str, object] = _NOTHING
+        self.model: str | None = None
+        self.node: str | None = None
+        self.parent = owner.parent
+        self.idle_since: float | None = None
+        self.turns = 0
+        self.hits: dict[str, int] = {}  # by span kind: how often its spans were found cached
+        self.lingering_calls: list[Call] = []
+        self.unclassified_until: float | None = None
+        self.deadline: float | None = None
+
+    def place(self) -> str | None:
+        """The workflow node it stands for: the stated one, else its agent's name."""
+        return self.node if self.node is not None else self.owner.agent
+
+    def attribute(self, name: str) -> object:
+        """A static attribute of the owner or of its last request, None if absent."""
+        if name in ("tenant", "session", "run", "agent", "branch"):
+            return getattr(self.owner, name)
+        if name == "node":
+            return self.place()
+        if name == "model":
+            return self.model
+        return self.attributes.get(name)
+
+
+class Owners:
+    """All owners known, by owner and by field."""
+
+    def __init__(self) -> None:
+        self.lives: dict[Owner, Life] = {}
+        self._index: dict[_Key, dict[Life, None]] = {}
+        self._created = 0
+        self._tenants: dict[str, int] = {}  # owners per tenant
+
+    def get(self, owner: Owner) -> Life | None:
+        """The life of `owner`, or None."""
+        return self.lives.get(owner)
+
+    def add(self, owner: Owner, at: float) -> Life:
+        """A new owner."""
+        life = self.lives[owner] = Life(owner, self._created, at)
+        self._created += 1
+        self._tenants[owner.tenant] = self._tenants.get(owner.tenant, 0) + 1
+        for key in self._keys(life):
+            self._index.setdefault(key, {})[life] = None
+        return life
+
+    def remove(self, life: Life) -> None:
+        """Forget an owner."""
+        if self.lives.pop(life.owner, None) is None:
+            return
+        self._tenants[life.owner.tenant] -= 1
+        if not self._tenants[life.owner.tenant]:
+            del self._tenants[life.owner.tenant]
+        for key in self._keys(life):
+            self._drop(key, life)
+        for call in life.phases.calls:
+            self.call_closed(life, call)
+
+    def move(self, life: Life, node: str | None) -> None:
+        """The owner is at another workflow node."""
+        tenant = life.owner.tenant
+        self._drop((tenant, "node", life.place()), life)
+        life.node = node
+        self._index.setdefault((tenant, "node", life.place()), {})[life] = None
+
+    def adopt(self, life: Life, parent: str) -> None:
+        """The owner's parent has become known by an event."""
+        if life.parent is None:
+            life.parent = parent
+            self._index.setdefault((life.owner.tenant, "parent", parent), {})[life] = None
+
+    def children(self, life: Life) -> Iterable[Life]:
+        """Owners forked from this one."""
+        owner = life.owner
+        names = dict.fromkeys(n for n in (owner.branch or owner.session,) if n is not None)
+        for name in names:
+            for child in self._index.get((owner.tenant, "parent", name), ()):
+                if child is not life and (child.owner.session == owner.session or child.owner.branch is None):
+                    yield child
+
+    def call_opened(self, life: Life, call: Call) -> None:
+        """From now on events may name this call."""
+        if call.id is not None:
+            self._index.setdefault((life.owner.tenant, "call", call.id), {})[life] = None
+
+    def call_closed(self, life: Life, call: Call) -> None:
+        """Events that name this call find nobody any more."""
+        if call.id is not None:
+            self._drop((life.owner.tenant, "call", call.id), life)
+
+    def addressed(self, event: Event) -> list[Life]:
+        """Every owner that agrees with all the owner fields the event states, oldest first.
+
+        Whoever passes on events of several tenants states the tenant from authentication; only where there is none
+        (a state file, a timeline) may it be absent, and then says nothing. `call` of a `tool_call`, and `call` None of
+        a result, name nobody yet. `branch_*` covers the descendants of the branch too; `step_start` of a node that
+        nobody is at reaches the owners that have no agent of their own.
+        """
+        stated = _stated(event)
+        tenant = event.attributes.get("tenant", ...)
+        tenants = list(self._tenants) if tenant is ... else [tenant] if isinstance(tenant, str) else []
+        found = [life for name in tenants for life in self._addressed_within(name, event, dict(stated))]
+        if len(found) > 1:
+            found.sort(key=lambda life: life.number)
+        return found
+
+    def _addressed_within(self, tenant: str, event: Event, stated: dict[str, object]) -> list[Life]:
+        found = self._agreeing(tenant, stated)
+        if event.name == "step_start" and not found and stated.get("node") is not None and "agent" not in stated:
+            del stated["node"]
+            found = self._agreeing(tenant, {**stated, "agent": None})
+        if event.name.startswith("branch_") and stated.get("branch") is not None:
+            found = self._with_descendants(tenant, stated, found)
+        return found
+
+    def _agreeing(self, tenant: str, stated: Mapping[str, object]) -> list[Life]:
+        smallest: Iterable[Life] | None = None
+        size = -1
+        for field, value in stated.items():
+            if field == "call" and value is None:
+                continue
+            rows = self._index.get((tenant, field, _hashable(value)))
+            if rows is None:
+                if field == "call" and len(stated) > 1:
+                    continue  # a call that was opened without an id may be closed with one, within the other fields
+                return []
+            if size < 0 or len(rows) < size:
+                smallest, size = rows, len(rows)
+        if smallest is None:
+            smallest = self._index.get((tenant, "tenant", None), ())
+        return [life for life in smallest if _agrees(life, stated)]
+
+    def _with_descendants(self, tenant: str, stated: Mapping[str, object], found: list[Life]) -> list[Life]:
+        known = dict.fromkeys(found)
+        names = [(stated["branch"], stated.get("session", ...))]
+        visited = set()
+        while names:
+            name, session = names.pop()
+            if (name, session) in visited:
+                continue
+            visited.add((name, session))
+            for life in self._index.get((tenant, "parent", _hashable(name)), ()):
+                owner = life.owner
+                # Branch names are a session's own; a sub-agent with a session of its own has no branch.
+                if session is not ... and owner.session != session and owner.branch is not None:
+                    continue
+                if "run" in stated and owner.run is not None and owner.run != stated["run"]:
+                    continue
+                known[life] = None
+                if owner.branch is not None:
+                    names.append((owner.branch, owner.session))
+                elif owner.session is not None:
+                    names.append((owner.session, ...))
+        return list(known)
+
+    def _keys(self, life: Life) -> list[_Key]:
+        tenant = life.owner.tenant
+        keys: list[_Key] = [(tenant, field, getattr(life.owner, field)) for field in _FIELDS]
+        keys += [(tenant, "tenant", None), (tenant, "node", life.place())]
+        if life.parent is not None:
+            keys.append((tenant, "parent", life.parent))
+        return keys
+
+    def _drop(self, key: _Key, life: Life) -> None:
+        rows = self._index.get(key)
+        if rows is not None:
+            rows.pop(life, None)
+            if not rows:
+                del self._index[key]
+
+
+def agrees(life: Life, event: Event) -> bool:
+    """Whether all owner fields the event states (call apart) are the life's own."""
+    attributes = event.attributes
+    if "tenant" in attributes and attributes["tenant"] != life.owner.tenant:
+        return False
+    return _agrees(life, {f: attributes[f] for f in (*_FIELDS, "node") if f in attributes})
+
+
+def _stated(event: Event) -> dict[str, object]:
+    attributes = event.attributes
+    stated = {field: attributes[field] for field in _FIELDS if field in attributes}
+    if "node" in attributes:
+        stated["node"] = attributes["node"]
+    if "call" in attributes and event.name != "tool_call":
+        call = attributes["call"]
+        if call is not None or event.name != "tool_result":
+            stated["call"] = call
+    return stated
+
+
+def _agrees(life: Life, stated: Mapping[str, object]) -> bool:
+    for field, value in stated.items():
+        if field == "node":
+            if life.place() != value:
+                return False
+        elif field == "call":
+            if not _has_call(life, value):
+                return False
+        elif getattr(life.owner, field) != value:
+            return False
+    return True
+
+
+def _has_call(life: Life, value: object) -> bool:
+    calls = life.phases.calls
+    if value is None:
+        return not calls
+    return any(call.id == value or call.id is None for call in calls)
+
+
+def _hashable(value: object) -> object:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value

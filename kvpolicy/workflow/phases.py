@@ -1,0 +1,130 @@
+"""The phase of one owner: idle, running, tool_pause, human_pause, ended.
+
+`words.PHASE_AFTER` says where an event leads. Three things bend that table: while any call is open the owner is in
+tool_pause; `ended` is left only by a request, `branch_start` or `resume`; an event older than the phase it would
+change comes too late and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvpolicy import words
+
+IDLE, RUNNING, TOOL_PAUSE, HUMAN_PAUSE, ENDED = words.PHASES
+REVIVES = ("branch_start", "resume")  # events that begin a new life
+_REMEMBERED_RESULTS = 32  # ids of closed calls kept to know a result that is delivered twice
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A tool call that runs. `id` None: the caller gives no ids; its result is then the oldest of that tool."""
+
+    tool: str | None
+    id: str | None
+    at: float
+    eta: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an event did to an owner's phase.
+
+    `opens`: whether intervals may open by it. Not so where the owner is in another phase than the event leads to (a
+    result while other calls run), nor where the event only repeats what this phase has seen.
+    """
+
+    moved: bool
+    left: str  # the phase before
+    since: float  # when that phase began
+    opened: Call | None = None
+    closed: Call | None = None
+    opens: bool = True
+
+
+class Phases:
+    """The phase of one owner, and its open calls, oldest first."""
+
+    __slots__ = ("_closed_ids", "_seen", "at", "calls", "ended_calls", "phase")
+
+    def __init__(self, at: float) -> None:
+        self.phase = IDLE
+        self.at = at
+        self.calls: list[Call] = []
+        self.ended_calls: list[Call] = []  # those that ran when the life ended
+        self._closed_ids: dict[str, None] = {}
+        self._seen: set[tuple[str, object]] = set()  # phase events seen within this phase
+
+    def observe(
+        self,
+        name: str,
+        at: float,
+        *,
+        tool: str | None = None,
+        call: str | None = None,
+        eta: float | None = None,
+        node: object = None,
+    ) -> Step | None:
+        """Take one event; None: it is late, a repeat, or addressed to a life that is over, and changes nothing."""
+        target = words.PHASE_AFTER.get(name)
+        if target is None:
+            return Step(False, self.phase, self.at)
+        if self.phase == ENDED and target != ENDED and name not in REVIVES:
+            return None
+        opened = closed = None
+        if name == "tool_call":
+            if self._known(call) or (at < self.at and self.phase != TOOL_PAUSE):
+                return None
+            opened = Call(tool, call, at, eta)
+            self.calls.append(opened)
+        elif name == "tool_result":
+            if call is not None and call in self._closed_ids:
+                return None
+            closed = self._answered(tool, call)
+            if closed is None and (self.calls or self.phase == HUMAN_PAUSE or at < self.at):
+                return None
+            if closed is not None:
+                self.close(closed)
+        elif at < self.at:
+            return None
+        elif ENDED in (target, self.phase):
+            self.ended_calls, self.calls = self.calls, []
+        # INVARIANT: an owner is in tool_pause exactly while a call is open.
+        step = self.enter(TOOL_PAUSE if self.calls else target, at)
+        opens = self.phase == target and (opened is not None or (name, node) not in self._seen)
+        if opens:
+            self._seen.add((name, node))
+        return Step(step.moved, step.left, step.since, opened, closed, opens)
+
+    def enter(self, phase: str, at: float) -> Step:
+        """Be in `phase` from `at` on; staying in a phase keeps the time it began."""
+        left, since = self.phase, self.at
+        moved = phase != left
+        if moved:
+            self.phase, self.at = phase, max(at, since)
+            self._seen.clear()
+        return Step(moved, left, since)
+
+    def close(self, call: Call) -> None:
+        """`call` has returned; its id is remembered for a while."""
+        self.calls.remove(call)
+        if call.id is not None:
+            self._closed_ids[call.id] = None
+            if len(self._closed_ids) > _REMEMBERED_RESULTS:
+                del self._closed_ids[next(iter(self._closed_ids))]
+
+    def _known(self, call: str | None) -> bool:
+        return call is not None and (call in self._closed_ids or any(c.id == call for c in self.calls))
+
+    def _answered(self, tool: str | None, call: str | None) -> Call | None:
+        """The open call that a result belongs to: by id, else the oldest of that tool, else the oldest."""
+        if call is not None:
+            for open_call in self.calls:
+                if open_call.id == call:
+                    return open_call
+        for open_call in self.calls:
+            if call is not None and open_call.id is not None:
+                continue  # both have ids, and they differ
+            if tool is None or open_call.tool is None or open_call.tool == tool:
+                return open_call
+        return None

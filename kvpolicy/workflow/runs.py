@@ -1,0 +1,160 @@
+"""Where each run of a workflow stands: its running steps, and with a graph the distances from them.
+
+`state` passes on the events of steps and the requests of owners; `signals` asks for distances. A run is named by the
+tenant and the run's id, or the session where there is none. Requests imply steps (a request of node n begins n's step,
+the end of its answer ends it) until somebody sends step events for the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kvpolicy.request import Owner
+from kvpolicy.workflow.distance import Position
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.graph import Graph
+
+_Key = tuple[str | None, str | None]
+_LOST_BY = ("branch_pruned",)  # an instance of a fan-out that will not arrive
+
+
+class Run:
+    """One run: its position in the graph, and when its running steps began."""
+
+    __slots__ = ("explicit", "position", "started")
+
+    def __init__(self, graph: Graph | None) -> None:
+        self.position = Position(graph) if graph is not None else None
+        self.started: dict[str | None, list[float]] = {}
+        self.explicit = False  # step events are sent for it
+
+
+class Runs:
+    """All runs; `graph` None: only the times of steps are known."""
+
+    def __init__(self, graph: Graph | None) -> None:
+        self.graph = graph
+        self.fresh = Position(graph) if graph is not None else None  # where every run begins
+        self._runs: dict[_Key, Run] = {}
+
+    def observe(self, event: Event, owners: Iterable[Owner]) -> list[tuple[str | None, float]]:
+        """Take an event. Returns the steps that ended by it: (tenant or None, seconds)."""
+        name = event.name
+        node = event.attributes.get("node")
+        counts = self._counts(event.attributes)
+        if name not in ("step_start", "step_end", *_LOST_BY) and not counts:
+            return []
+        keys = list(dict.fromkeys(map(_key_of, owners))) or [_key_stated(event.attributes)]
+        if not isinstance(node, str):
+            agent = event.attributes.get("agent")
+            node = agent if isinstance(agent, str) else None
+        ended = []
+        for key in keys:
+            run = self._runs.get(key)
+            if run is None:
+                run = self._runs[key] = Run(self.graph)
+            if run.position is not None:
+                for times, count in counts.items():
+                    run.position.fan_out(times, count)
+            if name == "step_start":
+                self._begin(run, node, event.at, explicit=True)
+            elif name == "step_end":
+                run.explicit = True
+                seconds = _end(run, node, event.at)
+                if seconds is not None:
+                    ended.append((key[0], seconds))
+            elif name in _LOST_BY and run.position is not None and node is not None:
+                run.position.lost(node)
+        return ended
+
+    def arrived(self, owner: Owner, node: str | None, now: float) -> None:
+        """A request of `node` arrived."""
+        if self.graph is None or node is None or node not in self.graph.nodes:
+            return
+        run = self._find(owner)
+        if run is None:
+            run = self._runs[_key_of(owner)] = Run(self.graph)
+        if not run.explicit and node not in run.started:
+            self._begin(run, node, now, explicit=False)
+
+    def answered(self, owner: Owner, node: str | None, now: float) -> float | None:
+        """An answer for `node` is done, no tool follows. Seconds of the step that this ended, or None."""
+        run = self._find(owner)
+        if run is None or run.explicit or node not in run.started:
+            return None
+        return _end(run, node, now)
+
+    def steps(self, owner: Owner, node: str | None) -> float | None:
+        """Steps until `node` may run in the owner's run; None without a graph that has this node."""
+        if self.graph is None or node is None or node not in self.graph.nodes:
+            return None
+        run = self._find(owner)
+        position = self.fresh if run is None else run.position
+        return None if position is None else position.steps(node)
+
+    def fan_out(self, owner: Owner, node: str | None) -> int | None:
+        """How many instances of `node` the graph or the run tells of."""
+        if self.graph is None or node is None:
+            return None
+        run = self._find(owner)
+        position = self.fresh if run is None else run.position
+        return None if position is None else position.instances(node)
+
+    def latest_start(self, owner: Owner) -> float | None:
+        """When the step began that began last, among those that run."""
+        run = self._find(owner)
+        if run is None:
+            return None
+        return max((at for starts in run.started.values() for at in starts), default=None)
+
+    def forget(self, owner: Owner) -> None:
+        """The run is over."""
+        self._runs.pop(_key_of(owner), None)
+
+    def position(self, owner: Owner) -> Position | None:
+        """Where the owner's run stands."""
+        run = self._find(owner)
+        return self.fresh if run is None else run.position
+
+    def _begin(self, run: Run, node: str | None, at: float, explicit: bool) -> None:
+        run.explicit = run.explicit or explicit
+        run.started.setdefault(node, []).append(at)
+        if run.position is not None and node is not None:
+            run.position.start(node)
+
+    def _counts(self, attributes: Mapping[str, object]) -> dict[str, int]:
+        """Counts of fan-outs that the event tells, by the name after `*`."""
+        if self.graph is None or not self.graph.counts:
+            return {}
+        told = {name: attributes.get(name) for name in self.graph.counts}
+        return {n: v for n, v in told.items() if isinstance(v, int) and not isinstance(v, bool) and v >= 0}
+
+    def _find(self, owner: Owner) -> Run | None:
+        for tenant in (owner.tenant, None):
+            for name in dict.fromkeys((owner.run, owner.session, None)):
+                run = self._runs.get((tenant, name))
+                if run is not None:
+                    return run
+        return None
+
+
+def _end(run: Run, node: str | None, at: float) -> float | None:
+    starts = run.started.get(node)
+    seconds = None
+    if starts:
+        seconds = max(0.0, at - starts.pop(0))
+        if not starts:
+            del run.started[node]
+    if run.position is not None and node is not None:
+        run.position.end(node)
+    return seconds
+
+
+def _key_of(owner: Owner) -> _Key:
+    return owner.tenant, owner.run if owner.run is not None else owner.session
+
+
+def _key_stated(attributes: Mapping[str, object]) -> _Key:
+    tenant, run, session = (attributes.get(field) for field in ("tenant", "run", "session"))
+    name = run if isinstance(run, str) else session if isinstance(session, str) else None
+    return tenant if isinstance(tenant, str) else None, name

@@ -1,0 +1,275 @@
+"""What rules can ask of a moment: the functions of the language, read from run state, learned times and gauges.
+
+`state.RunState.read` calls `read` here. Every function looks only at what is kept, never at a clock: the same state
+gives the same answers. None where there is no data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvpolicy.policy.model import NEVER, EventPattern, Subject
+from kvpolicy.workflow.durations import HUMAN, TOOL, Series
+from kvpolicy.workflow.events import conditions_hold
+from kvpolicy.workflow.hold import best_hold
+from kvpolicy.workflow.owners import Life
+from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, TOOL_PAUSE, Call
+
+if TYPE_CHECKING:
+    from kvpolicy.workflow.state import RunState
+
+_DELAYS_KEPT = 100  # requests whose waiting time counts as recent
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """What a token costs to keep and to lose. None: unknown.
+
+    bytes_per_token: KV bytes. prefill_tokens_per_s: tokens recomputed per second. reload_bytes_per_s: from the tier
+    below.
+    """
+
+    bytes_per_token: float | None = None
+    prefill_tokens_per_s: float | None = None
+    reload_bytes_per_s: float | None = None
+
+
+class Gauges:
+    """Measured values that are set from outside: pressure, waiting times, costs, hits."""
+
+    def __init__(self) -> None:
+        self.pressure: Callable[[str], float] | None = None
+        self.cost = CostModel()
+        self._delays: deque[float] = deque(maxlen=_DELAYS_KEPT)
+
+    def record_queue_delay(self, seconds: float) -> None:
+        """How long a request waited whose blocks had been lost."""
+        if 0.0 <= seconds < math.inf:
+            self._delays.append(seconds)
+
+    def queue_delay(self) -> float | None:
+        """Mean of the latest 100 waiting times, seconds."""
+        return math.fsum(self._delays) / len(self._delays) if self._delays else None
+
+    def bytes(self, subject: Subject) -> float | None:
+        """What the span occupies."""
+        tokens, each = subject.attributes.get("tokens"), self.cost.bytes_per_token
+        return tokens * each if isinstance(tokens, int | float) and each is not None else None
+
+    def miss_cost(self, subject: Subject) -> float | None:
+        """The cheaper of recomputing the span and reloading it, seconds."""
+        tokens = subject.attributes.get("tokens")
+        costs = []
+        if isinstance(tokens, int | float) and self.cost.prefill_tokens_per_s:
+            costs.append(tokens / self.cost.prefill_tokens_per_s)
+        size = self.bytes(subject)
+        if size is not None and self.cost.reload_bytes_per_s:
+            costs.append(size / self.cost.reload_bytes_per_s)
+        return min(costs, default=None)
+
+
+def read(state: RunState, life: Life | None, function: str, argument: object, subject: Subject) -> float | None:
+    """The value of `function`; None where there is no data, or no such function."""
+    if function in ("mean", "p50", "p90", "p95", "count"):
+        return _statistic(state, life, function, argument, subject)
+    reader = _READERS.get(function)
+    return reader(state, life, argument, subject) if reader is not None else None
+
+
+def _statistic(state: RunState, life: Life | None, statistic: str, argument: object, subject: Subject) -> float | None:
+    """Several tools at once: the longest, that is the largest value; for `count`, that of the largest mean."""
+    times = state.times(subject.owner.tenant)
+    kept = [s for s in times.of(str(argument), (c.tool for c in _calls(life))) if s.count]
+    if not kept:
+        return 0.0 if statistic == "count" else None
+    if statistic == "count":
+        return max(kept, key=lambda series: series.mean() or 0.0).read(statistic)
+    return max(series.read(statistic) or 0.0 for series in kept)
+
+
+def _calls(life: Life | None) -> list[Call]:
+    """The calls that run; right after the last result, those that ran, until their blocks are touched."""
+    if life is None:
+        return []
+    return life.phases.calls or life.lingering_calls
+
+
+def _pauses(state: RunState, life: Life) -> Iterator[tuple[Series, float]]:
+    """The series of the pause the owner is in, and how long it has waited; one for each open call."""
+    times = state.times(life.owner.tenant)
+    if life.phases.phase == TOOL_PAUSE:
+        for call in life.phases.calls:
+            own = next(times.of(TOOL, iter((call.tool,))), None)
+            yield own if own is not None and own.count else times.tools, max(0.0, state.now - call.at)
+    elif life.phases.phase == HUMAN_PAUSE:
+        yield times.human, max(0.0, state.now - life.phases.at)
+
+
+def _idle(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+    if life is None or life.running or life.idle_since is None:
+        return 0.0
+    return max(0.0, state.now - life.idle_since)
+
+
+def _age(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+    return 0.0 if life is None else max(0.0, state.now - life.first_seen)
+
+
+def _turns_ago(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+    turn = subject.attributes.get("turn")
+    newest = None if life is None else life.attribute("turn")
+    if not isinstance(turn, int) or not isinstance(newest, int):
+        return 0.0
+    return float(max(0, newest - turn))
+
+
+def _hits(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    return None if life is None else life.hits.get(str(argument)) if life.hits else None
+
+
+def _fan_out(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+    live = 0 if life is None else state.live_branches(life)
+    return float(live or state.runs.fan_out(subject.owner, _place(life, subject)) or 1)
+
+
+def _place(life: Life | None, subject: Subject) -> str | None:
+    """The workflow node a span belongs to: its own, its request's, else its agent."""
+    for name in ("node", "agent"):
+        value = subject.attributes.get(name)
+        if isinstance(value, str):
+            return value
+    return life.place() if life is not None else subject.owner.agent
+
+
+def _steps(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    return state.runs.steps(subject.owner, _place(life, subject))
+
+
+def _pause_left(state: RunState, life: Life) -> float | None:
+    """Median time left of the owner's pause; of several calls the longest."""
+    phase = life.phases.phase
+    if phase == RUNNING:
+        return 0.0
+    if phase == ENDED:
+        return NEVER
+    longest: float | None = None
+    calls = iter(life.phases.calls)
+    for series, waited in _pauses(state, life):
+        call = next(calls, None)
+        if call is not None and call.eta is not None:
+            left: float | None = max(0.0, call.eta - waited)
+        else:
+            left = series.remaining(waited)
+        if left is None:
+            return None
+        longest = left if longest is None else max(longest, left)
+    return longest
+
+
+def _next_use(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    steps = _steps(state, life, argument, subject)
+    if steps == NEVER:
+        return NEVER
+    if steps is None or steps < 1:
+        return None if life is None else _pause_left(state, life)
+    series = state.times(subject.owner.tenant).step
+    typical = series.percentile(50)
+    if typical is None:
+        return None
+    started = state.runs.latest_start(subject.owner)
+    left = typical if started is None else series.remaining(max(0.0, state.now - started))
+    return None if left is None else left + (steps - 1) * typical
+
+
+def _return_probability(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    if life is None:
+        return None
+    if life.phases.phase == RUNNING:
+        return 1.0
+    if life.phases.phase == ENDED:
+        return 0.0
+    within = float(argument) if isinstance(argument, int | float) else math.inf
+    chances = [series.return_probability(waited, within) for series, waited in _pauses(state, life)]
+    known = [chance for chance in chances if chance is not None]
+    return min(known) if known and len(known) == len(chances) else None
+
+
+def _reuse_probability(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    if subject.attributes.get("status") == "pruned" or _steps(state, life, argument, subject) == NEVER:
+        return 0.0
+    return _return_probability(state, life, argument, subject)
+
+
+def _hit_density(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    if life is None:
+        return None
+    if life.phases.phase == ENDED:
+        return 0.0
+    densities = [series.hit_density(waited) for series, waited in _pauses(state, life)]
+    known = [density for density in densities if density is not None]
+    return min(known) if known else None
+
+
+def _best_hold(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    calls = _calls(life)
+    if not calls or subject.attributes.get("last_step") is True:
+        return 0.0  # no tool runs, or nothing follows
+    times = state.times(subject.owner.tenant)
+    gain = (state.gauges.queue_delay() or 0.0) * state.memoryfulness.eta()
+    gain += state.gauges.miss_cost(subject) or 0.0
+    return max(best_hold(next(times.of(TOOL, iter((c.tool,))), None), times.tools, gain) for c in calls)
+
+
+def _eta(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+    if life is None or not isinstance(argument, EventPattern):
+        return None
+    if argument.name == "tool_result":
+        calls = [c for c in life.phases.calls if conditions_hold(argument, {"tool": c.tool, "call": c.id}.get)]
+        lefts = []
+        for call in calls:
+            waited = max(0.0, state.now - call.at)
+            if call.eta is not None:
+                lefts.append(max(0.0, call.eta - waited))
+                continue
+            series = next(state.times(life.owner.tenant).of(TOOL, iter((call.tool,))), None)
+            left = series.remaining(waited) if series is not None else None
+            if left is not None:
+                lefts.append(left)
+        return min(lefts, default=None)
+    if argument.name == "turn_start" and life.phases.phase == HUMAN_PAUSE:
+        human = next(state.times(life.owner.tenant).of(HUMAN, iter(())))
+        return human.remaining(max(0.0, state.now - life.phases.at))
+    if argument.name == "step_end":
+        started = state.runs.latest_start(life.owner)
+        step = state.times(life.owner.tenant).step
+        return None if started is None else step.remaining(max(0.0, state.now - started))
+    return None
+
+
+def _pressure(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+    return state.gauges.pressure(str(argument)) if state.gauges.pressure is not None else 0.0
+
+
+_Reader = Callable[["RunState", "Life | None", object, Subject], "float | None"]
+_READERS: dict[str, _Reader] = {
+    "idle": _idle,
+    "age": _age,
+    "turns_ago": _turns_ago,
+    "hits": _hits,
+    "fan_out": _fan_out,
+    "steps_to_next_use": _steps,
+    "next_use": _next_use,
+    "return_probability": _return_probability,
+    "reuse_probability": _reuse_probability,
+    "hit_density": _hit_density,
+    "best_hold": _best_hold,
+    "eta": _eta,
+    "pressure": _pressure,
+    "queue_delay": lambda state, life, argument, subject: state.gauges.queue_delay(),
+    "miss_cost": lambda state, life, argument, subject: state.gauges.miss_cost(subject),
+    "bytes": lambda state, life, argument, subject: state.gauges.bytes(subject),
+}
