@@ -160,3 +160,12 @@ def cache() -> Path:
     """Where fetched traces are kept."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kvpolicy" / "traces"
+
+
+def where(name: str) -> str:
+    """In words: where a known trace is, or would come from."""
+    known = KNOWN[name]
+    path = next((f / known.file for f in data_folders() if (f / known.file).is_file()), cache() / Path(known.file).name)
+    if path.is_file():
+        return str(path)
+    return f"to be fetched from {known.url}" if known.url else "to be made of claude-code-sessions"

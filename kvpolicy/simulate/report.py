@@ -1,0 +1,81 @@
+"""What `kvp simulate` says: the JSON document, and the table for people. Reads an outcome, writes text."""
+
+from __future__ import annotations
+
+from kvpolicy.faults import Notice
+from kvpolicy.simulate.simulate import Outcome
+from kvpolicy.simulate.tally import Tally
+from kvpolicy.units import format_tokens
+
+LEGEND = (
+    "Hit ratio: share of all prompt blocks that were found in the cache. Recomputed: tokens that had been computed before "
+    "and were computed again. Gap closed: how far a policy gets from lru (0 %, what engines do today) to belady-resident "
+    "(100 %, the best order that knows the future)."
+)
+
+
+def notices(outcome: Outcome) -> list[Notice]:
+    """The trace's own notices, and one where no capacity puts the cache under pressure."""
+    found = list(outcome.facts.notices)
+    unique = outcome.facts.unique_blocks
+    roomy = sorted({t.capacity_blocks for t in outcome.tallies if t.capacity_blocks >= unique})
+    if roomy:
+        sizes = ", ".join(f"{size:,}" for size in roomy)
+        message = f"at {sizes} blocks the whole trace fits ({unique:,} unique blocks): nothing is ever evicted, so policies cannot differ"
+        found.append(Notice("NO_PRESSURE", message, {"capacity_blocks": roomy}))
+    return found
+
+
+def document(outcome: Outcome, price_ratio: float) -> dict[str, object]:
+    """`{"trace", "runs", "notices"}` of the interfaces."""
+    return {
+        "trace": outcome.facts.as_json(),
+        "runs": [tally.as_json(price_ratio, outcome.gap_closed(tally)) for tally in outcome.tallies],
+        "notices": [notice.as_json() for notice in notices(outcome)],
+    }
+
+
+_HEAD = ("policy", "blocks", "tokens", "hit ratio", "recomputed", "gap closed", "seconds")
+
+
+def table(name: str, outcome: Outcome) -> str:
+    """Aligned columns, one group of rows per capacity, the legend below."""
+    facts = outcome.facts
+    rows: list[tuple[str, ...]] = []
+    size = None
+    for tally in outcome.tallies:
+        if size not in (None, tally.capacity_blocks):
+            rows.append(("",) * len(_HEAD))
+        size = tally.capacity_blocks
+        rows.append(_row(tally, outcome.gap_closed(tally), facts.block_size))
+    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+    lines = [
+        f"trace     {name}: {facts.label}" if facts.label != "file" else f"trace     {name}",
+        f"          {facts.requests:,} requests, {facts.block_refs:,} block references, {facts.unique_blocks:,} unique blocks of "
+        f"{facts.block_size} tokens, {facts.sessions:,} sessions",
+        f"sha256    {facts.sha256}",
+        f"infinite  {_share(facts.seen_blocks, facts.block_refs)} hit ratio with room for everything",
+        "",
+    ]
+    for row in (_HEAD, *rows):
+        first, *rest = (cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        lines.append("  ".join((first, *rest)).rstrip())
+    lines += ["", LEGEND]
+    lines += [f"notice {notice.code}: {notice.message}" for notice in notices(outcome)]
+    return "\n".join(lines)
+
+
+def _row(tally: Tally, gap: float | None, block_size: int) -> tuple[str, ...]:
+    return (
+        tally.policy,
+        f"{tally.capacity_blocks:,}",
+        format_tokens(round(tally.capacity_blocks * block_size, -3) or tally.capacity_blocks * block_size),
+        f"{100 * tally.hit_ratio:.2f} %",
+        f"{tally.recomputed_tokens:,}",
+        "-" if gap is None else f"{100 * gap:.1f} %",
+        f"{tally.wall_s:.2f}",
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f} %" if whole else "-"
