@@ -1,0 +1,63 @@
+"""Words and types of a file set: every name exists, every unit fits, every value has data or an `else`.
+
+Takes what `load` gathered, answers the diagnostics KVP101 to KVP108; what passes can be compiled. The passes are
+functions in a visible tuple, each over one part of the language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kvpolicy.faults import ERROR, Diagnostic
+from kvpolicy.language import syntax
+from kvpolicy.language.check_names import check_definitions, check_layers, check_over, check_uses, check_workflows
+from kvpolicy.language.check_rules import check_limits, check_rules
+from kvpolicy.language.check_tests import check_tests
+from kvpolicy.language.lets import check_lets
+from kvpolicy.language.load import LoadResult
+from kvpolicy.language.scope import scope_of
+from kvpolicy.language.types import Typer
+
+Pass = Callable[[syntax.FileSet, Typer], None]
+
+PASSES: tuple[Pass, ...] = (
+    check_definitions,
+    check_uses,
+    check_layers,
+    check_over,
+    check_workflows,
+    check_rules,
+    check_limits,
+    check_tests,
+)
+
+
+def check(files: syntax.FileSet, skipped: Iterable[str] = ()) -> tuple[Diagnostic, ...]:
+    """Every fault of words and types, by place. `skipped`: text passed over by the parser; names that may have been
+    defined in it are not called unknown."""
+    faults: list[Diagnostic] = []
+    scope = scope_of(files, skipped)
+    typer = Typer(scope, faults)
+    check_lets(scope, typer, faults)
+    for one in PASSES:
+        one(files, typer)
+    return tuple(sorted(_once(faults), key=lambda fault: fault.place))
+
+
+def examine(loaded: LoadResult) -> tuple[Diagnostic, ...]:
+    """The diagnostics of loading and of `check` together: also a file with faults of syntax has its words checked."""
+    found = check(loaded.partial, loaded.skipped)
+    return tuple(sorted((*loaded.diagnostics, *found), key=lambda fault: (fault.place, fault.code)))
+
+
+def faulty(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether one of them is an error."""
+    return any(fault.severity == ERROR for fault in diagnostics)
+
+
+def _once(faults: list[Diagnostic]) -> list[Diagnostic]:
+    """One message for one fault at one place."""
+    seen: dict[tuple[object, str, str], Diagnostic] = {}
+    for fault in faults:
+        seen.setdefault((fault.place, fault.code, fault.message), fault)
+    return list(seen.values())

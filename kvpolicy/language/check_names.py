@@ -1,0 +1,182 @@
+"""Names: defined once, and known where they are used. Passes of `check` over files, layers, `over` and workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kvpolicy.faults import Diagnostic, Note, Place
+from kvpolicy.language import codes, syntax
+from kvpolicy.language.load import group_name
+from kvpolicy.language.scope import Scope
+from kvpolicy.language.spelling import nearest
+from kvpolicy.language.types import Typer
+
+
+def unknown(what: str, written: str, place: Place, known: Iterable[str], otherwise: str | None = None) -> Diagnostic:
+    """A word that does not exist, with the nearest that does."""
+    table = tuple(known)
+    near = nearest(written, table)
+    fix = f"did you mean `{near}`?" if near else otherwise
+    if fix is None and table:
+        fix = f"it can be {', '.join(table[:24])}"
+    return codes.UNKNOWN_NAME.at(place, f"there is no {what} '{written}'", fix=fix)
+
+
+def check_definitions(files: syntax.FileSet, typer: Typer) -> None:
+    """A name is defined once in its group: `let`, rule label, workflow; a property once in a rule."""
+    first: dict[tuple[str, str, str], Place] = {}
+    for member in files.members:
+        for what, name, place in _defined(member.file):
+            key = (what, member.group, name)
+            if key in first and first[key] != place:
+                note = Note(first[key], f"'{name}' is defined here already")
+                message = f"the {what} '{name}' is defined twice, first at {first[key]}"
+                fix = "give one of the two another name"
+                typer.faults.append(codes.DEFINED_TWICE.at(place, message, notes=(note,), fix=fix))
+            first.setdefault(key, place)
+
+
+def _defined(file: syntax.File) -> Iterable[tuple[str, str, Place]]:
+    for let in file.lets:
+        yield "let", let.name, let.place
+    for rule in file.rules:
+        if rule.label is not None:
+            yield "rule", rule.label, rule.place
+    for workflow in file.workflows:
+        yield "workflow", workflow.name, workflow.place
+
+
+def twice_in(declarations: Iterable[syntax.Declaration], faults: list[Diagnostic]) -> None:
+    """A property is set once in one rule."""
+    first: dict[str, Place] = {}
+    for declaration in declarations:
+        name, place = declaration.property, declaration.place
+        if name in first:
+            note = Note(first[name], "set here already")
+            message = f"'{name}' is set twice in one rule"
+            faults.append(codes.DEFINED_TWICE.at(place, message, notes=(note,), fix="remove one of the two"))
+        first.setdefault(name, place)
+
+
+def check_uses(files: syntax.FileSet, typer: Typer) -> None:
+    """`with` sets a `let` of the used policy; two used policies do not come in under one name."""
+    scope = typer.scope
+    for member in files.members:
+        groups: dict[str, syntax.Use] = {}
+        for use in member.file.uses:
+            used = _used(use, files)
+            if used is None:
+                continue
+            group = used.group
+            if group in groups and group:
+                note = Note(groups[group].place, "used here")
+                message = f"two used policies are called '{group}'"
+                fix = "give one another name: `use … as NAME`"
+                typer.faults.append(codes.DEFINED_TWICE.at(use.place, message, notes=(note,), fix=fix))
+            groups.setdefault(group, use)
+            for setting in use.settings:
+                _setting(setting, used, member.group, typer, scope)
+
+
+def _setting(setting: syntax.Let, used: syntax.Member, group: str, typer: Typer, scope: Scope) -> None:
+    found = typer.infer(setting.value, group)
+    key = (used.group, setting.name)
+    if key not in scope.lets:
+        lets = [let.name for let in used.file.lets]
+        what = f"let in '{used.file.name}' called"
+        typer.faults.append(unknown(what, setting.name, setting.place, lets, "it has no `let` at all"))
+        return
+    wanted = typer.let(key)
+    if "?" not in (found.kind, wanted.kind) and found.kind != wanted.kind:
+        message = f"'{setting.name}' is {_a(wanted.kind)} there, and this is {_a(found.kind)}"
+        typer.faults.append(codes.UNIT_MISMATCH.at(setting.value.place, message))
+
+
+def _a(kind: str) -> str:
+    from kvpolicy.language.types import spoken
+
+    return spoken(kind)
+
+
+def _used(use: syntax.Use, files: syntax.FileSet) -> syntax.Member | None:
+    """The member that a `use` brought in."""
+    ending = use.target if use.target.endswith(".kvp") else use.target + ".kvp"
+    for member in files.members:
+        if member.group and member.group == group_name(use, member.file) and member.file.name.endswith(ending):
+            return member
+    return None
+
+
+def check_layers(files: syntax.FileSet, typer: Typer) -> None:
+    """`layers` names layers and groups that exist, each once."""
+    scope = typer.scope
+    for member in files.members:
+        known = [name for group, name in scope.layers if group == member.group] + list(scope.groups)
+        known += [name.removeprefix(f"{member.group}.") for name in scope.groups if member.group]
+        for statement in member.file.layers:
+            seen: dict[str, Place] = {}
+            for name, place in zip(statement.names, statement.places, strict=True):
+                if name in seen:
+                    note = Note(seen[name], "listed here already")
+                    message = f"layer '{name}' is listed twice"
+                    typer.faults.append(
+                        codes.DEFINED_TWICE.at(place, message, notes=(note,), fix="remove one of the two")
+                    )
+                elif name not in known and name not in scope.lost:
+                    typer.faults.append(unknown("layer or used policy", name, place, known))
+                seen.setdefault(name, place)
+        for extra in member.file.layers[1:]:
+            note = Note(member.file.layers[0].place, "the first")
+            message = "the order of layers is stated twice in one file"
+            typer.faults.append(
+                codes.DEFINED_TWICE.at(extra.place, message, notes=(note,), fix="keep one `layers` line")
+            )
+
+
+def check_over(files: syntax.FileSet, typer: Typer) -> None:
+    """`over` names a rule."""
+    for member in files.members:
+        for rule in member.file.rules:
+            for path, place in zip(rule.over, rule.over_places, strict=True):
+                if typer.scope.find_rule(path, member.group) is rule:
+                    message = "a rule cannot stand over itself"
+                    typer.faults.append(codes.UNKNOWN_NAME.at(place, message, fix="name another rule"))
+                elif not rule_known(path, member.group, typer.scope):
+                    typer.faults.append(unknown("rule", ".".join(path), place, typer.scope.rule_names(member.group)))
+
+
+def rule_known(path: tuple[str, ...], group: str, scope: Scope) -> bool:
+    """Whether a path names a rule, or may have named one in text that was passed over."""
+    return scope.find_rule(path, group) is not None or path[-1] in scope.lost
+
+
+def check_workflows(files: syntax.FileSet, typer: Typer) -> None:
+    """Nodes are declared once; where a workflow declares nodes, its edges run between those."""
+    for member in files.members:
+        for workflow in member.file.workflows:
+            nodes: dict[str, Place] = {}
+            for node in workflow.nodes:
+                if node.name in nodes:
+                    note = Note(nodes[node.name], "declared here already")
+                    message = f"the node '{node.name}' is declared twice"
+                    fault = codes.DEFINED_TWICE.at(node.place, message, notes=(note,), fix="remove one of the two")
+                    typer.faults.append(fault)
+                nodes.setdefault(node.name, node.place)
+            for name, place in _ends(workflow) if nodes else ():
+                if name not in nodes and name not in typer.scope.lost:
+                    nodes[name] = place  # one message for one name
+                    typer.faults.append(
+                        unknown("node", name, place, nodes.keys() - {name}, f"declare it: `agent {name}`")
+                    )
+            for edge in workflow.edges:
+                if edge.is_loop and edge.at_most == 0:
+                    message = "a loop that is taken 0 times is none"
+                    typer.faults.append(
+                        codes.OUT_OF_RANGE.at(edge.place, message, fix="remove it, or write `at most 1`")
+                    )
+
+
+def _ends(workflow: syntax.Workflow) -> Iterable[tuple[str, Place]]:
+    for edge in workflow.edges:
+        yield edge.source, edge.place
+        yield edge.target, edge.place
