@@ -13,7 +13,8 @@ from typing import Protocol
 class Mark(Protocol):
     """An entry at the block where a prefix of `length` blocks ends."""
 
-    claim: object  # whoever placed it; may be changed
+    claim: object  # whoever placed it
+    strength: int | None  # as last marked or weighed
     notify: bool  # whether the listener hears of releases of this mark's block
 
     @property
@@ -48,7 +49,7 @@ class Ranks(Protocol):
         self, at: Lease | Mark | Sequence[Hashable], length: int, strength: int | None, claim: object, now: float
     ) -> Mark:
         """Put a mark at the end of the leading `length` blocks (clipped to what is resident) of a lease's prompt, of
-        another mark's prefix, or of a prompt given by its block hashes. strength None: an anchor that weighs nothing."""
+        another mark's prefix, or of a prompt given by its block hashes. strength None: an anchor without weight."""
         ...
 
     def weigh(self, mark: Mark, strength: int | None, now: float) -> None:

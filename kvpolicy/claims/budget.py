@@ -1,0 +1,162 @@
+"""Protected memory never exceeds its quota: who is cut, and by how much.
+
+Claims keep their protection in order of priority, then of who was protected first; what does not fit is cut from the
+tail. Works on the few protected pieces of lines, weakest first, and asks the pool alone how many distinct blocks are
+protected, so shared blocks count once by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from kvpolicy.claims.claim import Claim
+from kvpolicy.claims.line import Line
+from kvpolicy.claims.ranks import Ranks
+from kvpolicy.claims.strength import PROTECTED
+
+Settle = Callable[[Line, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A quota of its own for some claims. blocks: how many may be protected for one group. group: which one a claim
+    of a line is counted in; None: not limited. A claim is charged in full to its own group."""
+
+    blocks: int
+    group: Callable[[Line, Claim], Hashable | None]
+    name: str = ""
+
+
+class Budget:
+    """blocks: the quota over all. settle: brings one line's marks up to date after its cut has changed."""
+
+    __slots__ = ("_groups", "_heap", "_ranks", "_room", "_settle", "blocks", "limits")
+
+    def __init__(self, ranks: Ranks, blocks: int, settle: Settle, limits: tuple[Limit, ...] = ()) -> None:
+        self._ranks = ranks
+        self._settle = settle
+        self.blocks = blocks
+        self.limits = limits
+        self._heap: list[tuple[int, int, int, Line]] = []  # priority, later first, unique, line: weakest on top
+        self._room = 1024
+        self._groups: dict[tuple[int, Hashable], set[Line]] = {}
+
+    def enter(self, line: Line) -> None:
+        """A line has come to be protected, or is with other pieces than before."""
+        since = line.holder.since
+        assert since is not None
+        for _, strength, _ in line.pieces:
+            priority = strength - PROTECTED
+            if priority >= 0 and priority not in line.queued:
+                line.queued.add(priority)
+                heappush(self._heap, (priority, -since, id(line), line))
+        if len(self._heap) > self._room:
+            self._compact()
+
+    def keep(self, line: Line, now: float) -> bool:
+        """Cut until everything fits, after `line` has changed. True when anything was cut."""
+        cut = False
+        for number, limit in enumerate(self.limits):
+            cut = self._keep_limit(number, limit, line, now) or cut
+        if self._ranks.protected_blocks > self.blocks:
+            self._keep_whole(now)
+            cut = True
+        return cut
+
+    def forget(self, line: Line) -> None:
+        """The line is no more."""
+        for group in [g for g, lines in self._groups.items() if line in lines] if self._groups else ():
+            self._groups[group].discard(line)
+            if not self._groups[group]:
+                del self._groups[group]
+
+    def _keep_whole(self, now: float) -> None:
+        # INVARIANT: what is left is what taking claims strongest first, each as far as it fits, would leave.
+        ranks = self._ranks
+        passed: list[tuple[tuple[int, int, int, Line], int, float]] = []
+        while (before := ranks.protected_blocks) > self.blocks and self._heap:
+            entry = heappop(self._heap)
+            priority, _, _, line = entry
+            length = _piece(line, priority)
+            if not length:
+                line.queued.discard(priority)
+                continue
+            granted = line.granted
+            shorter = max((n for n, s, _ in line.pieces if s > PROTECTED + priority), default=0)
+            self._cut(line, shorter, now)
+            freed = before - ranks.protected_blocks
+            if freed > before - self.blocks:
+                self._cut(line, length - (before - self.blocks), now)
+                heappush(self._heap, entry)
+                break
+            passed.append((entry, length, granted))
+        for entry, length, granted in reversed(passed):  # strongest first: what others keep anyway is free
+            line = entry[3]
+            lowest = line.granted
+            self._cut(line, granted, now)
+            excess = ranks.protected_blocks - self.blocks
+            if excess > 0:
+                self._cut(line, max(length - excess, lowest), now)
+            if _piece(line, entry[0]):
+                heappush(self._heap, entry)
+            else:
+                line.queued.discard(entry[0])
+
+    def _keep_limit(self, number: int, limit: Limit, line: Line, now: float) -> bool:
+        charged: dict[Hashable, int] = {}
+        for length, strength, claim in line.pieces:
+            if strength >= PROTECTED:
+                group = limit.group(line, claim)
+                if group is not None:
+                    charged[group] = max(charged.get(group, 0), length)
+        cut = False
+        for group in charged:
+            members = self._groups.setdefault((number, group), set())
+            members.add(line)
+            lengths = {member: _charge(limit, member, group) for member in members}
+            total = sum(lengths.values())
+            for member in sorted(members, key=_weakest_first):
+                if total <= limit.blocks:
+                    break
+                length = lengths[member]
+                if not length:
+                    members.discard(member)
+                    continue
+                left = max(0, length - (total - limit.blocks))
+                self._cut(member, left, now)
+                total -= length - left
+                cut = True
+        return cut
+
+    def _cut(self, line: Line, granted: float, now: float) -> None:
+        line.granted = granted
+        self._settle(line, now)
+
+    def _compact(self) -> None:
+        live = []
+        for entry in self._heap:
+            if _piece(entry[3], entry[0]):
+                live.append(entry)
+            else:
+                entry[3].queued.discard(entry[0])
+        heapify(live)
+        self._heap = live
+        self._room = 2 * len(live) + 1024
+
+
+def _piece(line: Line, priority: int) -> int:
+    """Length of the line's protected piece of that priority; 0 for none."""
+    return next((length for length, strength, _ in line.pieces if strength == PROTECTED + priority), 0)
+
+
+def _charge(limit: Limit, line: Line, group: Hashable) -> int:
+    return max((n for n, s, c in line.pieces if s >= PROTECTED and limit.group(line, c) == group), default=0)
+
+
+def _weakest_first(line: Line) -> tuple[float, float]:
+    priority = min((s for _, s, _ in line.pieces if s >= PROTECTED), default=0)
+    since = line.holder.since
+    return (priority, -(inf if since is None else since))

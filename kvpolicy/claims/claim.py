@@ -1,0 +1,155 @@
+"""One claim: what one owner wants for the prefix up to a span's end, with its clocks.
+
+Made by the ledger from a directive, from a span without one (an implicit claim), or from a call. A claim does not
+know the pool; `line` asks it for its strength and tells it when its last block was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import inf
+
+from kvpolicy import words
+from kvpolicy.claims.strength import DEFAULT, DROPPED, PROTECTED
+from kvpolicy.directive import DROP, Directive
+
+MAX_AGE_S = 24 * 3600.0  # a claim ends this long after its last use
+NAMELESS_AGE_S = 3600.0  # an implicit one of an owner known by prefix alone
+# No event ends these, and a drop reached through `any` spares them.
+SHARED_LIFETIMES = frozenset({"agent", "workflow", "tenant"})
+
+
+class Claim:
+    """kind, end: the span (end in tokens; None: an output still growing), with its owner the claim's key.
+
+    span: its index in the request's layout. length: blocks that it wants. full: full blocks among them; proof: the
+    hash of the last full one, by which a later prompt is known to go through it. first: when the owner first claimed
+    the span (`fixed` runs from there). priority, ttl, lifetime: the directive's. hold_s: a hold that starts at the
+    release; hold_from: when it did. protected_until: seconds, -inf for never. expires: end of a `fixed`, else inf.
+    born: a claim made without a request runs its `ttl` from here at the earliest. spread: a drop before it takes it
+    along. yields: an explicit claim of the owner stands in for this implicit one. settled: a request that made it
+    has finished, so cancelling another does not withdraw it.
+    """
+
+    __slots__ = (
+        "born",
+        "by_kind",
+        "directive",
+        "drop",
+        "end",
+        "expires",
+        "first",
+        "full",
+        "hold_from",
+        "hold_s",
+        "kind",
+        "length",
+        "lifetime",
+        "max_age",
+        "priority",
+        "proof",
+        "protected_until",
+        "settled",
+        "span",
+        "spread",
+        "ttl",
+        "yields",
+    )
+
+    def __init__(self, kind: str, end: int | None, span: int, now: float, nameless: bool = False) -> None:
+        self.kind = kind
+        self.end = end
+        self.span = span
+        self.first = now
+        self.length = 0
+        self.full = 0
+        self.proof: Hashable = None
+        self.directive: Directive | None = None
+        self.priority = DEFAULT
+        self.ttl: float | None = None
+        self.expires = inf
+        self.protected_until = -inf
+        self.hold_s: float | None = None
+        self.hold_from: float | None = None
+        self.born = -inf
+        self.max_age = NAMELESS_AGE_S if nameless else MAX_AGE_S
+        self.lifetime = words.DEFAULT_LIFETIME_BY_KIND.get(kind, words.DEFAULT_LIFETIME)
+        self.drop = False
+        self.by_kind = True
+        self.spread = False
+        self.yields = False
+        self.settled = False
+
+    def apply(self, directive: Directive | None, nameless: bool) -> None:
+        """Take a directive's values, keeping the clocks that run; None makes the claim an implicit one."""
+        self.directive = directive
+        if directive is None:
+            self.priority, self.ttl, self.expires, self.protected_until = DEFAULT, None, inf, -inf
+            self.hold_s, self.drop = None, False
+            self.lifetime = words.DEFAULT_LIFETIME_BY_KIND.get(self.kind, words.DEFAULT_LIFETIME)
+            self.max_age = NAMELESS_AGE_S if nameless else MAX_AGE_S
+            return
+        self.yields = False
+        self.priority = directive.priority
+        self.lifetime = directive.lifetime
+        self.max_age = MAX_AGE_S
+        self.drop = directive.retention.mode == DROP
+        self.by_kind = directive.drop_by_kind
+        self.ttl, self.expires = directive.ttl, inf
+        if directive.ttl is not None and directive.ttl_fixed:
+            # INVARIANT: `fixed` runs from the first claim for the span and is never armed again.
+            self.ttl, self.expires = None, self.first + directive.ttl
+        until = directive.protected_until
+        self.protected_until = -inf if until is None else until
+        self.hold_s = directive.hold_after_release
+        if self.hold_s is not None:  # planning again never moves a hold that has started
+            self.protected_until = inf if self.hold_from is None else self.hold_from + self.hold_s
+
+    def release(self, now: float) -> None:
+        """The request that made it has let go of its blocks: a hold without an event starts."""
+        if self.hold_s is not None and self.hold_from is None:
+            self.hold_from = now
+            self.protected_until = now + self.hold_s
+
+    def strength(self, now: float) -> int:
+        """What it asks for at `now` while it lives."""
+        if self.drop or self.spread:
+            return DROPPED
+        return PROTECTED + self.priority if now < self.protected_until else self.priority
+
+    def expired(self, now: float) -> bool:
+        """Whether its `fixed` lifetime is over, used or not."""
+        # INVARIANT: a lifetime does not end a hold, and counts for ranks above the default alone.
+        return self.expires <= now and now >= self.protected_until and self.priority > DEFAULT and not self.dropped
+
+    def ends_at(self, released: float) -> float:
+        """When it ends by its clocks, if its last block, released at `released`, is not used again."""
+        age = max(released, self.born) + self.max_age
+        if self.priority <= DEFAULT or self.dropped:  # `ttl` says how long a span stays ABOVE the default
+            return age
+        end = self.expires
+        if self.ttl is not None:
+            end = min(end, max(released, self.born) + self.ttl)
+        return min(age, max(end, self.protected_until))
+
+    @property
+    def dropped(self) -> bool:
+        """Whether its owner will not send it again."""
+        return self.drop or self.spread
+
+    @property
+    def implicit(self) -> bool:
+        """Whether no rule and no call asked for it."""
+        return self.directive is None
+
+
+def spread_drops(claims: list[Claim]) -> None:
+    """A dropped span takes along what its owner holds behind it; one reached through `any` spares shared lifetimes."""
+    by_kind = through_any = False
+    for claim in claims:
+        if claim.drop:
+            by_kind = by_kind or claim.by_kind
+            through_any = True
+        claim.spread = through_any and (by_kind or claim.lifetime not in SHARED_LIFETIMES)
+        if claim.drop and not claim.by_kind and claim.lifetime in SHARED_LIFETIMES:
+            claim.drop = False  # it reached this span through `any`, which does not touch shared lifetimes

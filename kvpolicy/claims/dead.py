@@ -1,0 +1,82 @@
+"""What is dead: claims that a newer request of their chain shows will not be asked for again.
+
+Decisions only: the ledger settles the lines that come back. A block that the newest request of a chain does not
+reproduce is of no more use to its owner; nothing dies while it still may be asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from kvpolicy.blocks import Layout
+from kvpolicy.claims.claim import SHARED_LIFETIMES, Claim
+from kvpolicy.claims.line import Line
+from kvpolicy.claims.owners import Chain, Holder, carries_result
+
+FOREIGN_REQUESTS = 2  # so many in a row with another head end a chain
+
+
+def bury(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable], open_calls: bool) -> list[Line]:
+    """End the claims that a request of `holder` with this head shows to be dead; returns the lines that changed."""
+    changed: list[Line] = []
+    for other_head, chain in holder.chains.items():
+        if other_head == head:
+            changed += _newest(chain, layout, hashes, open_calls)
+        elif not _guarded(chain, open_calls):
+            chain.foreign += 1
+            if chain.foreign >= FOREIGN_REQUESTS:
+                for line in chain.lines:
+                    line.claims = []
+                    changed.append(line)
+    return changed
+
+
+def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], open_calls: bool) -> list[Line]:
+    chain.foreign = 0
+    compacted, chain.compacted = chain.compacted, False
+    changed = []
+    for line in chain.lines:
+        count = line.reproduced(hashes)
+        if count == len(line.claims):
+            continue
+        waits = open_calls and not carries_result(layout, line.claims[count - 1].full if count else 0)
+        # INVARIANT: nothing dies while a request of the chain runs, or a call waits whose result this one lacks.
+        if (chain.running or waits) and not compacted:
+            continue
+        kept = [claim for claim in line.claims[count:] if claim.lifetime in SHARED_LIFETIMES]
+        line.claims = line.claims[:count] + kept
+        changed.append(line)
+    return changed
+
+
+def _guarded(chain: Chain, open_calls: bool) -> bool:
+    return (chain.running > 0 or open_calls) and not chain.compacted
+
+
+def stands_in(manual: Iterable[Line], claim: Claim, hashes: Sequence[Hashable]) -> bool:
+    """Whether a claim by call covers an implicit one of the same owner on the prompt `hashes`."""
+    for line in manual:
+        called = line.claims[0]
+        if claim.full <= called.full <= len(hashes) and hashes[called.full - 1] == called.proof:
+            return True
+    return False
+
+
+def yield_to(line: Line, hashes: Sequence[Hashable]) -> bool:
+    """Let a line's implicit claims on the prompt `hashes` yield to a claim by call for all of it; True if any did."""
+    changed = False
+    for claim in line.claims[: line.reproduced(hashes)]:
+        if claim.implicit and claim.length <= len(hashes) and not claim.yields:
+            claim.yields = changed = True
+    return changed
+
+
+def behind(line: Line, dropped: Claim) -> bool:
+    """Drop what a line of the same owner holds behind a dropped span, where it is known to go through it."""
+    changed = False
+    through = False
+    for claim in line.claims:
+        if through and not claim.dropped and (dropped.by_kind or claim.lifetime not in SHARED_LIFETIMES):
+            claim.spread = changed = True
+        through = through or (claim.full == dropped.full and claim.proof == dropped.proof)
+    return changed

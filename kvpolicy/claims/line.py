@@ -1,0 +1,233 @@
+"""A line: one owner's claims along one prompt, and the few marks in the pool that stand for them.
+
+A claim that ends before another of its owner which is at least as strong adds nothing to any block, so only the
+front is marked: from the longest claim to shorter ones, each stronger than all behind it. Whenever a member of the
+front weakens, ends or is cut, the next ones step forward in the same instant. The work follows claims, never blocks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from kvpolicy.claims.claim import Claim
+from kvpolicy.claims.ranks import Lease, Mark, Ranks
+from kvpolicy.claims.strength import DEFAULT, PROTECTED
+
+if TYPE_CHECKING:
+    from kvpolicy.claims.owners import Holder
+    from kvpolicy.request import Request
+
+Piece = tuple[int, int, Claim]  # length in blocks, strength, the claim behind it
+
+
+class Line:
+    """claims: in prompt order. pieces: the front, longest first. marks: those of the pieces, and an anchor without
+    weight at the end where no piece is that long. running: requests that hold it. granted: blocks up to which its
+    protections count (the budget's cut). want: blocks protected if there were no budget. The times say when the
+    line is looked at again: grace (an answer may still be classified), withdraw (a cancelled request's claims go),
+    replan (its plan has to be read again).
+    """
+
+    __slots__ = (
+        "before",
+        "claims",
+        "frozen",
+        "grace",
+        "granted",
+        "head",
+        "holder",
+        "manual",
+        "marks",
+        "pieces",
+        "queued",
+        "replan",
+        "request",
+        "running",
+        "want",
+        "withdraw",
+    )
+
+    def __init__(self, holder: Holder, head: Hashable) -> None:
+        self.holder = holder
+        self.head = head
+        self.claims: list[Claim] = []
+        self.pieces: list[Piece] = []
+        self.marks: list[Mark] = []
+        self.request: Request | None = None
+        self.running = 0
+        self.granted: float = inf
+        self.want = 0
+        self.grace = self.withdraw = self.replan = inf
+        self.frozen: dict[Claim, int] | None = None
+        self.before: list[Claim] | None = None
+        self.queued: set[int] = set()  # priorities at which it stands in the budget's order
+        self.manual = False
+
+    @property
+    def length(self) -> int:
+        """Blocks of its longest claim that are left."""
+        return self.marks[0].length if self.marks else 0
+
+    def reproduced(self, hashes: Sequence[Hashable]) -> int:
+        """How many of its claims, from the first, end on the prompt with these block hashes."""
+        claims, total = self.claims, len(hashes)
+
+        def misses(claim: Claim) -> bool:
+            full = claim.full
+            return full > 0 and (full > total or hashes[full - 1] != claim.proof)
+
+        if not claims or not misses(claims[-1]):
+            return len(claims)
+        return bisect_left(claims, True, key=misses)
+
+    def settle(
+        self, ranks: Ranks, now: float, at: Lease | Sequence[Hashable] | None = None, present: int | None = None
+    ) -> float:
+        """Bring the marks in line with what the claims ask for at `now`. at, present: the prompt to mark on and its
+        leading blocks that are resident, where blocks were stored since. Returns when to look again, inf for never."""
+        if present is None:
+            present = self.length
+        if self.claims:
+            present = min(present, self.claims[-1].length)
+        self.pieces = pieces = self._front(ranks, now, present)
+        place: Lease | Mark | Sequence[Hashable] | None = at
+        if place is None:
+            if not self.marks:
+                return min(self.grace, self.withdraw, self.replan)
+            place = self.marks[0]
+        old = {mark.length: mark for mark in self.marks}
+        marks: list[Mark] = []
+        if present and (not pieces or pieces[0][0] < present):  # an anchor keeps the place for the next reading
+            marks.append(self._at(ranks, place, old, present, None, now))
+        for length, strength, _ in pieces:
+            marks.append(self._at(ranks, place, old, length, strength, now))
+        kept = set(map(id, marks))
+        for mark in self.marks:
+            if id(mark) not in kept:
+                ranks.unmark(mark, now)
+        self.marks = marks
+        return self._next(ranks, now)
+
+    def loosen(self, ranks: Ranks, length: int, now: float) -> None:
+        """Take away its marks beyond `length`: they stand on blocks of an earlier prompt. A settling with a lease
+        has to follow."""
+        for mark in self.marks:
+            if mark.length > length:
+                ranks.unmark(mark, now)
+        self.marks = [mark for mark in self.marks if mark.length <= length and mark.length]
+
+    def living(self, ranks: Ranks, now: float) -> list[Piece]:
+        """Every claim that lives, whether the front shows it or not: length left, strength, claim; in prompt order."""
+        found: list[Piece] = []
+        for claim in self.claims:
+            length = min(claim.length, self.length)
+            if not length or claim.yields or claim.expired(now):
+                continue
+            if not self.running and not (now < self.grace and self.frozen and claim in self.frozen):
+                released = ranks.last_release(self.marks[0], length)
+                if released is not None and claim.ends_at(released) <= now:
+                    continue
+            found.append((length, claim.strength(now), claim))
+        return found
+
+    def clear(self, ranks: Ranks, now: float) -> None:
+        """Take all its marks away."""
+        for mark in self.marks:
+            ranks.unmark(mark, now)
+        self.marks, self.pieces = [], []
+
+    def _at(
+        self,
+        ranks: Ranks,
+        place: Lease | Mark | Sequence[Hashable],
+        old: dict[int, Mark],
+        length: int,
+        strength: int | None,
+        now: float,
+    ) -> Mark:
+        mark = old.pop(length, None)
+        if mark is None:
+            return ranks.mark(place, length, strength, self, now)
+        if mark.strength != strength:
+            ranks.weigh(mark, strength, now)
+        return mark
+
+    def _front(self, ranks: Ranks, now: float, present: int) -> list[Piece]:  # noqa: PLR0912 - the hot loop
+        pieces: list[Piece] = []
+        best, want, cut = -2, 0, self.granted < present
+        frozen = self.frozen if now < self.grace else None
+        tail_released: float | None = None
+        asked = self.running > 0 or not self.marks  # held, or not stored before: nothing has been released
+        for claim in reversed(self.claims):
+            strength = claim.strength(now)
+            stands = frozen is not None and claim in frozen
+            if stands and frozen is not None:
+                strength = max(strength, frozen[claim])
+            if (strength <= best and not cut) or claim.yields:
+                continue
+            length = claim.length if claim.length < present else present
+            if length == 0:
+                break
+            if not stands:
+                if claim.expires <= now and claim.expired(now):
+                    continue
+                if not asked:
+                    tail_released = ranks.last_release(self.marks[0])
+                    asked = True
+                # Whoever uses the end uses all before it, so no block was released earlier than the tail.
+                if tail_released is not None and claim.ends_at(tail_released) <= now:
+                    released = ranks.last_release(self.marks[0], length)
+                    if released is not None and claim.ends_at(released) <= now:
+                        continue
+            if strength >= PROTECTED:
+                want = max(want, length)
+                if length > self.granted:  # cut by the budget: its tail counts as its priority
+                    pieces.append((length, claim.priority, claim))
+                    length = int(self.granted)
+                    if length == 0:
+                        continue
+            if not cut and pieces and pieces[-1][0] == length:
+                pieces.pop()  # same end: the stronger one counts alone
+            pieces.append((length, strength, claim))
+            best = strength
+        self.want = want
+        return _staircase(pieces) if cut else pieces
+
+    def _next(self, ranks: Ranks, now: float) -> float:
+        """The first time at which a member of the front changes by its clocks."""
+        soonest = min(self.grace, self.withdraw, self.replan)
+        if self.running:  # `ttl` does not run; only ends with a date of their own count
+            for _, _, claim in self.pieces:
+                if now < claim.protected_until < soonest:
+                    soonest = claim.protected_until
+                if now < claim.expires < soonest and claim.priority > DEFAULT:
+                    soonest = claim.expires
+            return soonest
+        skip = len(self.marks) - len(self.pieces)
+        for place, (_, _, claim) in enumerate(self.pieces):
+            mark = self.marks[place + skip]
+            released = ranks.last_release(mark)
+            if released is None:  # someone else's request holds it: its time has not begun
+                mark.notify = mark.notify or claim.ttl is not None
+                end = min(claim.ends_at(inf), now + claim.max_age)
+            else:
+                end = claim.ends_at(released)
+            if now < claim.protected_until < end:
+                end = claim.protected_until
+            soonest = min(soonest, end)
+        if skip and self.claims:  # nothing claims the end any more; the anchor goes with the last claim's age
+            released = ranks.last_release(self.marks[0])
+            soonest = min(soonest, (now if released is None else released) + self.claims[-1].max_age)
+        return soonest
+
+
+def _staircase(pieces: list[Piece]) -> list[Piece]:
+    """Of pieces in any order those that are the strongest for some block: longest first, each stronger than before."""
+    front: list[Piece] = []
+    for piece in sorted(pieces, key=lambda p: (-p[0], -p[1])):
+        if not front or piece[1] > front[-1][1]:
+            front.append(piece)
+    return front

@@ -1,0 +1,73 @@
+"""Owners of claims, and the chains of requests by which the ledger knows what of an owner's past is dead.
+
+A chain is an owner's requests with one model and one head. Kept by the ledger; an owner without lines is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from kvpolicy.blocks import Layout
+from kvpolicy.claims.line import Line
+from kvpolicy.request import Owner, Request
+
+OwnerKey = tuple[str, str | None, str | None, str | None, str | None]
+_HEAD_KINDS = frozenset({"system", "tools"})
+
+
+def owner_key(owner: Owner) -> OwnerKey:
+    """The full owner: what tells claims of two owners apart. Where it was forked from does not."""
+    return (owner.tenant, owner.session, owner.run, owner.agent, owner.branch)
+
+
+class Chain:
+    """lines: the newest first in the list is the one that the chain's requests extend; others are left from requests
+    that ran at the same time. foreign: requests of the owner with another head since. compacted: the owner said that
+    it rewrites its history."""
+
+    __slots__ = ("compacted", "foreign", "lines", "running")
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.foreign = 0
+        self.running = 0
+        self.compacted = False
+
+
+class Holder:
+    """One owner: chains by head, lines by call (`manual`), and since when it is protected (a turn of the ledger's
+    count, None while nothing is). index: for a nameless owner, line by the hash of each claim's end."""
+
+    __slots__ = ("chains", "index", "key", "manual", "nameless", "owner", "protecting", "since")
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.key = owner_key(owner)
+        self.nameless = owner.session is None and owner.run is None and owner.agent is None and owner.branch is None
+        self.chains: dict[Hashable, Chain] = {}
+        self.manual: dict[Hashable, Line] = {}
+        self.index: dict[Hashable, Line] = {}
+        self.protecting: set[Line] = set()
+        self.since: int | None = None
+
+    def lines(self) -> list[Line]:
+        """All its lines, those of calls last."""
+        return [line for chain in self.chains.values() for line in chain.lines] + list(self.manual.values())
+
+    def agrees(self, fields: Mapping[str, object]) -> bool:
+        """Whether it has every owner field that `fields` states; None states that it has none."""
+        owner = self.owner
+        return all(getattr(owner, name) == value for name, value in fields.items())
+
+
+def head_of(request: Request, layout: Layout, hashes: Sequence[Hashable]) -> Hashable:
+    """What a request's chain is known by: model and the blocks to the end of system and tools, else the first one."""
+    end = max((layout.end(i) for i in layout.order if layout.spans[i].kind in _HEAD_KINDS), default=0)
+    length = min(max(end // request.block_size, 1), len(hashes))
+    return (request.model, length, hashes[length - 1] if length else None)
+
+
+def carries_result(layout: Layout, reproduced: int) -> bool:
+    """Whether a request brings a tool's result behind its first `reproduced` blocks."""
+    start = reproduced * layout.block_size
+    return any(layout.spans[i].kind == "tool_result" and layout.end(i) > start for i in layout.order)
