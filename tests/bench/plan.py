@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvpolicy.directive import Retention, Ttl, Verdict
+from kvpolicy.faults import InputFault
 from kvpolicy.plan import plan
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.request import Owner, Request, Span
@@ -91,7 +92,7 @@ def main() -> None:
         files = load([target]).files
         assert files is not None, f"{name} does not load"
         policy = compile_policy(files)
-    except ImportError as fault:
+    except (ImportError, InputFault) as fault:
         print(f"  {name}: not measured ({fault})")
         return
     print(f"  {name:<18}  {microseconds(policy, RunState(policy.intervals)):8.1f} µs")
