@@ -70,19 +70,22 @@ def contender(name: str) -> Contender:
         raise InputFault(f"{name} is not there yet: {NOT_YET[name]}")
     if name.endswith(".kvp") or "/" in name:
         if not Path(name).is_file():
-            raise InputFault(f"{name}: no such file; --policy takes a .kvp file, a packaged policy or a baseline ({_baselines()})")
+            raise InputFault(
+                f"{name}: no such file; --policy takes a .kvp file, a packaged policy or a baseline ({_baselines()})"
+            )
         return Contender(name, "policy", False, target=name)
     if name not in packaged():
-        raise InputFault(f"{name}: no policy of that name; packaged are {', '.join(packaged())}; baselines are {_baselines()}")
+        raise InputFault(
+            f"{name}: no policy of that name; packaged are {', '.join(packaged())}; baselines are {_baselines()}"
+        )
     return Contender(name, "policy", False, target=name)
 
 
 def packaged() -> list[str]:
     """Names of the policies that come with the package."""
-    import kvpolicy.policies
+    from kvpolicy.language.load import packaged_names
 
-    shelf = [Path(place) for place in kvpolicy.policies.__path__]
-    return sorted(p.stem for place in shelf for p in place.glob("*.kvp") if not p.name.endswith(".test.kvp"))
+    return list(packaged_names())
 
 
 def _baselines() -> str:
