@@ -31,6 +31,17 @@ def bury(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashab
     return changed
 
 
+def is_aside(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable]) -> bool:
+    """Whether a request that comes while its owner waits for a tool is none that the tool's result leads to."""
+    if not holder.chains:
+        return False
+    chain = holder.chains.get(head)
+    if chain is None:
+        return not carries_result(layout, 0)
+    goes_on = any(line.reproduced(hashes) == len(line.claims) for line in chain.lines)
+    return not goes_on and not carries_result(layout, 0)
+
+
 def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], open_calls: bool) -> list[Line]:
     chain.foreign = 0
     compacted, chain.compacted = chain.compacted, False

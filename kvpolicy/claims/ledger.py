@@ -12,12 +12,13 @@ until then lapse, each at its own time.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from kvpolicy.blocks import Layout
 from kvpolicy.claims import dead
 from kvpolicy.claims.budget import Budget, Limit
-from kvpolicy.claims.claim import SHARED_LIFETIMES, Claim, spread_drops
+from kvpolicy.claims.claim import Claim, spread_drops
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, OwnerKey, head_of, owner_key
 from kvpolicy.claims.ranks import Lease, Mark, Ranks
@@ -32,6 +33,18 @@ CANCEL_GRACE_S = 30.0  # after a cancel, until its claims are withdrawn
 BUDGET = 0.40  # of the first tier
 
 Replan = Callable[[Line, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request that has come: layout of its spans, all its block hashes, the head of its chain. aside: its owner
+    waits for a tool, and this request neither carries the result nor goes on where the answer that called ended."""
+
+    request: Request
+    layout: Layout
+    hashes: Sequence[Hashable]
+    head: Hashable
+    aside: bool
 
 
 class Ledger:
@@ -74,32 +87,32 @@ class Ledger:
 
     def arrive(
         self, request: Request, layout: Layout, hashes: Sequence[Hashable], now: float, *, open_calls: bool = False
-    ) -> Hashable:
+    ) -> Arrival:
         """A request has come, and its blocks are not looked up yet: what it shows to be dead ends. open_calls: whether
-        a tool call of its owner is open. Returns the head of its chain, for `place`."""
+        a tool call of its owner is open."""
         holder = self._holder(request.owner)
         head = head_of(request, layout, hashes)
+        aside = open_calls and dead.is_aside(holder, head, layout, hashes)
         if not holder.nameless:
             for line in dead.bury(holder, head, layout, hashes, open_calls):
                 if line.claims:
                     self.settle(line, now)
                 else:
                     self._drop(line, now)
-        return head
+        return Arrival(request, layout, hashes, head, aside)
 
     def place(
         self,
-        request: Request,
-        layout: Layout,
+        arrival: Arrival,
         hashes: Sequence[Hashable],
         directives: Iterable[Directive],
-        head: Hashable,
         lease: Lease,
         now: float,
         replan: float | None = None,
     ) -> Line:
         """The request's claims, at the ends of its spans, as far as its blocks are stored. They replace what its owner
         claims on the prompt. replan: when the plan has to be read again (None: events alone can change it)."""
+        request, head = arrival.request, arrival.head
         holder = self._holder(request.owner)
         chain = holder.chains.get(head)
         if chain is None:
@@ -108,7 +121,7 @@ class Ledger:
         line, gone = self._take_over(holder, chain, head, hashes, now)
         line.before = line.claims if line.running == 0 else line.before
         line.claims = renew(
-            line.claims, gone, request, layout, hashes, {d.span: d for d in directives}, holder.nameless, now
+            line.claims, gone, request, arrival.layout, hashes, {d.span: d for d in directives}, holder.nameless, now
         )
         for claim in line.claims:
             if claim.implicit and holder.manual:
@@ -293,6 +306,10 @@ class Ledger:
         if not line.holder.protecting:
             line.holder.since = None
 
+    def holder(self, owner: Owner) -> Holder | None:
+        """What is kept of an owner; None when it holds nothing."""
+        return self.holders.get(owner_key(owner))
+
     def _holder(self, owner: Owner) -> Holder:
         key = owner_key(owner)
         holder = self.holders.get(key)
@@ -412,4 +429,4 @@ def _no_replan(line: Line, now: float) -> None:
     return
 
 
-__all__ = ["ANSWER_GRACE_S", "BUDGET", "CANCEL_GRACE_S", "SHARED_LIFETIMES", "Ledger"]
+__all__ = ["ANSWER_GRACE_S", "BUDGET", "CANCEL_GRACE_S", "Arrival", "Ledger"]

@@ -1,0 +1,357 @@
+"""Steering: requests, their ends and events come in; the pool's blocks are ranked by what the policy wants.
+
+The one way by which simulate, replay and the embedded engine use a policy: state of runs -> plan -> claims -> ranks.
+Without a policy nothing of that runs, and the pool is the engine alone (law 5). Whatever breaks on this side, the
+request is served as if there were no policy, and counted (law 10). Times are seconds on the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, cast
+
+from kvpolicy.blocks import lay_out
+from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer, answers
+from kvpolicy.claims.ledger import BUDGET, Arrival, Ledger
+from kvpolicy.claims.line import Line
+from kvpolicy.claims.ranks import Ranks
+from kvpolicy.plan import plan
+from kvpolicy.policy.policy import Policy
+from kvpolicy.pool import Pool
+from kvpolicy.request import Owner, Request
+from kvpolicy.steering import calls, show
+from kvpolicy.steering.limits import limits
+from kvpolicy.steering.outcome import Outcome, Running
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.state import RunState, ToolCall
+
+# Which claims an event ends, by their `for`. `agent` is a name, so no event ends its claims.
+ENDS: Mapping[str, frozenset[str]] = {
+    "agent_end": frozenset({"request", "branch", "session"}),
+    "session_end": frozenset({"request", "branch", "session"}),
+    "workflow_end": frozenset({"request", "branch", "session", "run"}),
+    "branch_pruned": frozenset({"request", "branch"}),
+}
+
+
+_MOVED = frozenset({"rank", "score", "status"})  # attributes that events change
+
+
+class Steering:
+    """policy None: the pool alone. state: the state of runs, made anew where none is given. budget: the share of the
+    pool that may be protected. counters: `requests plans replans failures`."""
+
+    def __init__(
+        self, policy: Policy | None, pool: Pool, *, state: RunState | None = None, budget: float = BUDGET
+    ) -> None:
+        self.policy = policy
+        self.pool = pool
+        self.counters = {"requests": 0, "plans": 0, "replans": 0, "failures": 0}
+        self.now = 0.0
+        self.running: dict[str, Running] = {}
+        self._keys: dict[Hashable, str] = {}
+        quotas = () if policy is None else limits(policy.quotas, pool.capacity, pool.block_size)
+        self.ledger = Ledger(cast(Ranks, pool), budget=budget, limits=quotas)
+        self.ledger.replan = self._replan
+        self.state = RunState(() if policy is None else policy.intervals) if state is None else state
+        if policy is not None:
+            if state is not None:
+                state.watch(policy.intervals)
+            pool.listener = self.ledger
+        self._events_matter = policy is not None and _reads_state(policy)
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    def request(
+        self, request: Request, hashes: Sequence[Hashable], now: float, *, blocks: int | None = None
+    ) -> Outcome:
+        """A request starts. hashes: those of its blocks (prefix-chained), as the engine names them. blocks: how many of
+        them are computed by now (None: all); `progress` brings the rest."""
+        self.advance(now)
+        joined = self._join(request)
+        if joined is not None:
+            return joined
+        self.counters["requests"] += 1
+        given = list(hashes)
+        first = given if blocks is None else given[:blocks]
+        arrival = None if self.policy is None else self._arrive(request, given, now)
+        lease = self.pool.acquire(first, now)
+        running = Running(request, lease, given, {request.id}, len(first))
+        self.running[request.id] = running
+        outcome = Outcome(lease.hits, lease.stored, lease.evicted)
+        if self.policy is None:
+            return outcome
+        failed = arrival is None or self._place(running, arrival, now)
+        outcome.plan, outcome.failed = running.plan, failed
+        outcome._answer = lambda: self._answers(running)
+        return outcome
+
+    def progress(
+        self, request_id: str, now: float, *, blocks: int | None = None, hashes: Sequence[Hashable] = ()
+    ) -> list[Hashable]:
+        """More of a running request is computed: its blocks up to `blocks`, and new ones behind all it had (the
+        answer's). Returns the hashes stored."""
+        self.advance(now)
+        running = self.running.get(request_id)
+        if running is None:
+            return []
+        running.hashes += hashes
+        upto = len(running.hashes) if blocks is None else min(blocks, len(running.hashes))
+        known = len(running.lease.stored)
+        if upto > running.computed:
+            self.pool.extend(running.lease, running.hashes[running.computed : upto], now)
+            running.computed = upto
+        if running.line is not None:
+            try:
+                self.ledger.grow(running.line, running.hashes, running.lease, now)
+                self.ledger.heed(now)
+            except Exception:
+                self.counters["failures"] += 1
+        return running.lease.stored[known:]
+
+    def finish(
+        self, request_id: str, now: float, *, tool_calls: Sequence[ToolCall] = (), finished: bool | None = None
+    ) -> bool:
+        """A request's answer is done. tool_calls: what it asked for; finished True: a human is next; neither: it is
+        not known yet. False for a request that does not run (a late or repeated end has no effect)."""
+        self.advance(now)
+        running = self._leave(request_id, all_riders=True)
+        if running is None:
+            return False
+        self.pool.release(running.lease, now)
+        if self.policy is None:
+            return True
+        try:
+            classified = bool(tool_calls) or finished is not None
+            line = running.line
+            if line is not None:
+                self.ledger.finish(line, now, classified)
+            self.state.answer(running.request, now, tool_calls=tool_calls, finished=finished)
+            if classified and self._events_matter:
+                self._replan_owner(running.request.owner, line, now)
+            elif line is not None:
+                self.ledger.settle(line, now)
+            self.ledger.heed(now)
+        except Exception:
+            self.counters["failures"] += 1
+        return True
+
+    def cancel(self, request_id: str, now: float) -> bool:
+        """A request is withdrawn; with a grace, so are its claims. A retry that rides on it lives on."""
+        self.advance(now)
+        running = self._leave(request_id, all_riders=False)
+        if running is None:
+            return False
+        if running.riders:
+            return True
+        self.pool.release(running.lease, now)
+        if self.policy is None:
+            return True
+        try:
+            self.state.cancel(running.request.id, now)
+            if running.line is not None:
+                self.ledger.cancel(running.line, now)
+            self.ledger.heed(now)
+        except Exception:
+            self.counters["failures"] += 1
+        return True
+
+    # --- events and time ----------------------------------------------------------------------------------
+
+    def event(self, event: Event, now: float) -> list[Answer]:
+        """Something happened to owners: those it addresses are planned again, and what it ends ends."""
+        self.advance(now)
+        if self.policy is None:
+            return [Answer(IGNORED, reason="no policy is in force")]
+        try:
+            owners = self.state.observe(event)
+            for owner in owners:
+                self._apply(event, owner, now)
+            self.ledger.heed(now)
+        except Exception as fault:
+            self.counters["failures"] += 1
+            return [Answer(REJECTED, reason=f"{type(fault).__name__}: {fault}")]
+        if not owners:
+            return [Answer(IGNORED, reason="no owner agrees with the fields it states")]
+        return [Answer(ACCEPTED, len(owners), len(owners))]
+
+    def advance(self, now: float) -> None:
+        """Only time passes: what lapses until `now` lapses, each at its own time, before anything else of `now`."""
+        if self.policy is None:
+            self.now = max(self.now, now)
+            return
+        try:
+            self.ledger.advance(now)
+            for owner in self.state.advance(now):
+                self._replan_owner(owner, None, now)
+        except Exception:
+            self.counters["failures"] += 1
+        self.now = max(self.now, now)
+
+    # --- calls --------------------------------------------------------------------------------------------
+
+    def claim(
+        self, owner: Owner, hashes: Sequence[Hashable], now: float, wish: calls.Wish | None = None
+    ) -> list[Answer]:
+        """A claim by call for the prompt with these block hashes, on blocks that may be idle."""
+        self.advance(now)
+        if not hashes:
+            return [Answer(REJECTED, reason="a claim needs blocks")]
+        self.pool.listener = self.ledger
+        self.state.know(owner)
+        line = self.ledger.claim(owner, hashes, calls.claim_of(wish or calls.Wish(), len(hashes), now), now)
+        if line is None:
+            return [Answer(UNKNOWN, len(hashes), 0, "none of the blocks is resident")]
+        return answers(line, now)
+
+    def release(self, owner: Owner, now: float, hashes: Sequence[Hashable] | None = None) -> list[Answer]:
+        """The owner's claims end (those whose end is among `hashes`, where given). Again: no effect."""
+        self.advance(now)
+        count = self.ledger.release(owner, now, hashes)
+        return [Answer(ACCEPTED, count, count, None if count else "nothing was claimed")]
+
+    def release_all(self, now: float) -> int:
+        """An operator takes back all protection at once; running requests are not hurt."""
+        self.advance(now)
+        return self.ledger.release_all(now)
+
+    def evict(self, count: int, now: float) -> list[Hashable]:
+        """Make `count` blocks leave, first lost first."""
+        self.advance(now)
+        lost = self.pool.evict(count, now)
+        self.ledger.heed(now)
+        return lost
+
+    def show(self, hashes: Sequence[Hashable], index: int) -> dict[str, Any]:
+        """Block `index` of the prompt with these hashes, as a row; see `show.block_row`."""
+        return show.block_row(self.pool, self.ledger, hashes, index, self.now)
+
+    def stats(self) -> dict[str, Any]:
+        """`owners claims protected requests_remembered`, the sizes of tables, and the counters."""
+        return {
+            **show.counts(self.pool, self.ledger, self.now),
+            "requests_remembered": len(self.running),
+            "timers": len(self.ledger.timers),
+            "placed": self.ledger.placed,
+            **self.counters,
+        }
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _join(self, request: Request) -> Outcome | None:
+        """A retry with the key of a request that runs rides on that one."""
+        if request.key is None:
+            return None
+        key = (request.owner, request.key)
+        running = self.running.get(self._keys.get(key, ""))
+        if running is None:
+            self._keys[key] = request.id
+            return None
+        running.riders.add(request.id)
+        self.running[request.id] = running
+        return Outcome(running.lease.hits, [], [], running.plan, joined=True, _answer=lambda: self._answers(running))
+
+    def _leave(self, request_id: str, *, all_riders: bool) -> Running | None:
+        running = self.running.pop(request_id, None)
+        if running is None:
+            return None
+        running.riders.discard(request_id)
+        if all_riders:
+            for rider in running.riders:
+                self.running.pop(rider, None)
+            running.riders.clear()
+        key = (running.request.owner, running.request.key)
+        if running.request.key is not None:
+            if running.riders:
+                self._keys[key] = next(iter(running.riders))
+            else:
+                self._keys.pop(key, None)
+        return running
+
+    def _arrive(self, request: Request, hashes: list[Hashable], now: float) -> Arrival | None:
+        """What the request says of its owner's past and state, before its blocks are looked up. None: that broke."""
+        try:
+            owner = request.owner
+            open_calls = self.state.phase(owner) == "tool_pause"
+            arrival = self.ledger.arrive(request, lay_out(request), hashes, now, open_calls=open_calls)
+            self.state.arrive(request, now, () if arrival.aside else None)
+        except Exception:
+            self.counters["failures"] += 1
+            return None
+        return arrival
+
+    def _place(self, running: Running, arrival: Arrival, now: float) -> bool:
+        """Plan the request and put its claims. True when that broke."""
+        request = running.request
+        try:
+            self.ledger.heed(now)
+            self.state.touched(request.id, now)
+            made = plan(self.policy, request, self.state, now)
+            self.counters["plans"] += 1
+            running.plan = made
+            running.line = line = self.ledger.place(
+                arrival, running.hashes, made.directives, running.lease, now, made.valid_until
+            )
+            if self._events_matter:
+                self._replan_owner(request.owner, None, now, besides=line)
+        except Exception:
+            self.counters["failures"] += 1
+            return True
+        return False
+
+    def _replan_owner(self, owner: Owner, line: Line | None, now: float, besides: Line | None = None) -> None:
+        """Read the plans of an owner again. A nameless owner is many users: of it the given line alone."""
+        holder = self.ledger.holder(owner)
+        if holder is None:
+            return
+        for each in (line,) if holder.nameless else holder.lines():
+            if each is not None and each is not besides and not each.manual:
+                self._replan(each, now)
+
+    def _replan(self, line: Line, now: float) -> None:
+        if line.request is None:
+            return
+        for owner in self.state.advance(now):
+            self._replan_owner(owner, None, now, besides=line)
+        made = plan(self.policy, line.request, self.state, now)
+        self.counters["replans"] += 1
+        self.ledger.plan(line, made.directives, now, made.valid_until)
+
+    def _apply(self, event: Event, owner: Owner, now: float) -> None:
+        holder = self.ledger.holder(owner)
+        if event.name == "cancel":
+            for request_id in [i for i, r in self.running.items() if r.request.owner == owner]:
+                self.cancel(request_id, now)
+        if holder is None:
+            return
+        if event.name == "compact":
+            for chain in holder.chains.values():
+                chain.compacted = True
+        for line in [] if holder.nameless else holder.lines():
+            if not line.manual:
+                self.ledger.classify(line, now)
+                if self._events_matter:
+                    self._replan(line, now)
+                else:
+                    self.ledger.settle(line, now)
+        ends = ENDS.get(event.name)
+        if ends is not None:
+            self.ledger.end(holder, ends, now)
+
+    def _answers(self, running: Running) -> list[Answer]:
+        if running.line is None:
+            return [Answer(IGNORED, reason="planning failed; the request is served as without a policy")]
+        return answers(running.line, self.now)
+
+
+def _reads_state(policy: Policy) -> bool:
+    """Whether any rule can say something else after an event."""
+    return bool(policy.intervals) or any(
+        rule.guard is not None
+        or any(not value.fixed for value in rule.values.values())
+        or any(name in _MOVED for m in rule.matches for name, _, _ in m.conditions)
+        for rule in policy.rules
+    )
+
+
+__all__ = ["ENDS", "Steering"]
