@@ -108,8 +108,6 @@ class Owners:
             del self._tenants[life.owner.tenant]
         for key in self._keys(life):
             self._drop(key, life)
-        for call in life.phases.calls:
-            self.call_closed(life, call)
 
     def move(self, life: Life, node: str | None) -> None:
         """The owner is at another workflow node."""
@@ -132,6 +130,11 @@ class Owners:
             for child in self._index.get((owner.tenant, "parent", name), ()):
                 if child is not life and (child.owner.session == owner.session or child.owner.branch is None):
                     yield child
+
+    def any_of_run(self, owner: Owner) -> bool:
+        """Whether anybody of the owner's run is known."""
+        field, value = ("run", owner.run) if owner.run is not None else ("session", owner.session)
+        return (owner.tenant, field, value) in self._index
 
     def call_opened(self, life: Life, call: Call) -> None:
         """From now on events may name this call."""

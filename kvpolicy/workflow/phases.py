@@ -24,6 +24,7 @@ class Call:
     id: str | None
     at: float
     eta: float | None = None
+    returned_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,13 @@ class Step:
 class Phases:
     """The phase of one owner, and its open calls, oldest first."""
 
-    __slots__ = ("_closed_ids", "_seen", "at", "calls", "ended_calls", "phase")
+    __slots__ = ("_closed_ids", "_seen", "abandoned", "at", "calls", "phase")
 
     def __init__(self, at: float) -> None:
         self.phase = IDLE
         self.at = at
         self.calls: list[Call] = []
-        self.ended_calls: list[Call] = []  # those that ran when the life ended
+        self.abandoned: list[Call] = []  # those that ran when the life ended, until somebody has learned from them
         self._closed_ids: dict[str, None] = {}
         self._seen: set[tuple[str, object]] = set()  # phase events seen within this phase
 
@@ -84,11 +85,11 @@ class Phases:
             if closed is None and (self.calls or self.phase == HUMAN_PAUSE or at < self.at):
                 return None
             if closed is not None:
-                self.close(closed)
+                self._close(closed, at)
         elif at < self.at:
             return None
         elif ENDED in (target, self.phase):
-            self.ended_calls, self.calls = self.calls, []
+            self.abandon()
         # INVARIANT: an owner is in tool_pause exactly while a call is open.
         step = self.enter(TOOL_PAUSE if self.calls else target, at)
         opens = self.phase == target and (opened is not None or (name, node) not in self._seen)
@@ -105,9 +106,22 @@ class Phases:
             self._seen.clear()
         return Step(moved, left, since)
 
-    def close(self, call: Call) -> None:
-        """`call` has returned; its id is remembered for a while."""
+    def answer(self, call: Call, at: float) -> Step:
+        """The result of this open call is there."""
+        self._close(call, at)
+        step = self.enter(TOOL_PAUSE if self.calls else RUNNING, at)
+        if step.moved:
+            self._seen.add(("tool_result", None))
+        return Step(step.moved, step.left, step.since, None, call, step.moved)
+
+    def abandon(self) -> None:
+        """The life is over: no result is waited for."""
+        self.abandoned, self.calls = self.calls, []
+
+    def _close(self, call: Call, at: float) -> None:
+        """`call` has returned; its id is remembered for a while, to know a result that is delivered twice."""
         self.calls.remove(call)
+        call.returned_at = at
         if call.id is not None:
             self._closed_ids[call.id] = None
             if len(self._closed_ids) > _REMEMBERED_RESULTS:

@@ -15,7 +15,7 @@ from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
 
 _Key = tuple[str | None, str | None]
-_LOST_BY = ("branch_pruned",)  # an instance of a fan-out that will not arrive
+_TOLD = ("step_start", "step_end", "barrier", "branch_pruned")  # a pruned instance of a fan-out will not arrive
 
 
 class Run:
@@ -42,7 +42,7 @@ class Runs:
         name = event.name
         node = event.attributes.get("node")
         counts = self._counts(event.attributes)
-        if name not in ("step_start", "step_end", *_LOST_BY) and not counts:
+        if name not in _TOLD and not counts:
             return []
         keys = list(dict.fromkeys(map(_key_of, owners))) or [_key_stated(event.attributes)]
         if not isinstance(node, str):
@@ -53,18 +53,24 @@ class Runs:
             run = self._runs.get(key)
             if run is None:
                 run = self._runs[key] = Run(self.graph)
+            if name in ("step_start", "step_end") and not run.explicit:
+                # From now on the run is told, not guessed; what was guessed so far gives way.
+                run.explicit, run.started = True, {}
+                run.position = Position(self.graph) if self.graph is not None else None
             if run.position is not None:
                 for times, count in counts.items():
                     run.position.fan_out(times, count)
             if name == "step_start":
-                self._begin(run, node, event.at, explicit=True)
+                self._begin(run, node, event.at)
             elif name == "step_end":
-                run.explicit = True
                 seconds = _end(run, node, event.at)
                 if seconds is not None:
                     ended.append((key[0], seconds))
-            elif name in _LOST_BY and run.position is not None and node is not None:
-                run.position.lost(node)
+            elif run.position is not None and isinstance(node, str):
+                if name == "barrier":
+                    run.position.barrier(node)
+                elif name == "branch_pruned":
+                    run.position.lost(node)
         return ended
 
     def arrived(self, owner: Owner, node: str | None, now: float) -> None:
@@ -75,7 +81,7 @@ class Runs:
         if run is None:
             run = self._runs[_key_of(owner)] = Run(self.graph)
         if not run.explicit and node not in run.started:
-            self._begin(run, node, now, explicit=False)
+            self._begin(run, node, now)
 
     def answered(self, owner: Owner, node: str | None, now: float) -> float | None:
         """An answer for `node` is done, no tool follows. Seconds of the step that this ended, or None."""
@@ -107,17 +113,17 @@ class Runs:
             return None
         return max((at for starts in run.started.values() for at in starts), default=None)
 
-    def forget(self, owner: Owner) -> None:
-        """The run is over."""
-        self._runs.pop(_key_of(owner), None)
+    def forget(self, owner: Owner, others: bool) -> None:
+        """The owner is no more; its run is over if no `others` of it are known."""
+        if not others:
+            self._runs.pop(_key_of(owner), None)
 
     def position(self, owner: Owner) -> Position | None:
         """Where the owner's run stands."""
         run = self._find(owner)
         return self.fresh if run is None else run.position
 
-    def _begin(self, run: Run, node: str | None, at: float, explicit: bool) -> None:
-        run.explicit = run.explicit or explicit
+    def _begin(self, run: Run, node: str | None, at: float) -> None:
         run.started.setdefault(node, []).append(at)
         if run.position is not None and node is not None:
             run.position.start(node)

@@ -82,7 +82,7 @@ def read(state: RunState, life: Life | None, function: str, argument: object, su
 
 def _statistic(state: RunState, life: Life | None, statistic: str, argument: object, subject: Subject) -> float | None:
     """Several tools at once: the longest, that is the largest value; for `count`, that of the largest mean."""
-    times = state.times(subject.owner.tenant)
+    times = state.learned.times(subject.owner.tenant)
     kept = [s for s in times.of(str(argument), (c.tool for c in _calls(life))) if s.count]
     if not kept:
         return 0.0 if statistic == "count" else None
@@ -100,7 +100,7 @@ def _calls(life: Life | None) -> list[Call]:
 
 def _pauses(state: RunState, life: Life) -> Iterator[tuple[Series, float]]:
     """The series of the pause the owner is in, and how long it has waited; one for each open call."""
-    times = state.times(life.owner.tenant)
+    times = state.learned.times(life.owner.tenant)
     if life.phases.phase == TOOL_PAUSE:
         for call in life.phases.calls:
             own = next(times.of(TOOL, iter((call.tool,))), None)
@@ -176,7 +176,7 @@ def _next_use(state: RunState, life: Life | None, argument: object, subject: Sub
         return NEVER
     if steps is None or steps < 1:
         return None if life is None else _pause_left(state, life)
-    series = state.times(subject.owner.tenant).step
+    series = state.learned.times(subject.owner.tenant).step
     typical = series.percentile(50)
     if typical is None:
         return None
@@ -218,8 +218,8 @@ def _best_hold(state: RunState, life: Life | None, argument: object, subject: Su
     calls = _calls(life)
     if not calls or subject.attributes.get("last_step") is True:
         return 0.0  # no tool runs, or nothing follows
-    times = state.times(subject.owner.tenant)
-    gain = (state.gauges.queue_delay() or 0.0) * state.memoryfulness.eta()
+    times = state.learned.times(subject.owner.tenant)
+    gain = (state.gauges.queue_delay() or 0.0) * state.learned.memoryfulness.eta()
     gain += state.gauges.miss_cost(subject) or 0.0
     return max(best_hold(next(times.of(TOOL, iter((c.tool,))), None), times.tools, gain) for c in calls)
 
@@ -235,17 +235,17 @@ def _eta(state: RunState, life: Life | None, argument: object, subject: Subject)
             if call.eta is not None:
                 lefts.append(max(0.0, call.eta - waited))
                 continue
-            series = next(state.times(life.owner.tenant).of(TOOL, iter((call.tool,))), None)
+            series = next(state.learned.times(life.owner.tenant).of(TOOL, iter((call.tool,))), None)
             left = series.remaining(waited) if series is not None else None
             if left is not None:
                 lefts.append(left)
         return min(lefts, default=None)
     if argument.name == "turn_start" and life.phases.phase == HUMAN_PAUSE:
-        human = next(state.times(life.owner.tenant).of(HUMAN, iter(())))
+        human = next(state.learned.times(life.owner.tenant).of(HUMAN, iter(())))
         return human.remaining(max(0.0, state.now - life.phases.at))
     if argument.name == "step_end":
         started = state.runs.latest_start(life.owner)
-        step = state.times(life.owner.tenant).step
+        step = state.learned.times(life.owner.tenant).step
         return None if started is None else step.remaining(max(0.0, state.now - started))
     return None
 
