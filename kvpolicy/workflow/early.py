@@ -1,0 +1,38 @@
+"""Events that came before their owner was known: a fork that is announced before the branch's first request.
+
+`state` keeps an event here when it addresses nobody, and asks again when an owner appears.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.owners import Life, agrees
+
+LEAD_S = 3600.0  # how long an event waits for its owner
+_KEPT = 256
+
+
+class Early:
+    """The latest events that found nobody, oldest first."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=_KEPT)
+
+    def keep(self, event: Event) -> None:
+        """Keep an event that says whom it means. One that names a call is about a call that is over."""
+        fields = event.attributes
+        names_call = fields.get("call") is not None and event.name != "tool_call"
+        if not names_call and any(fields.get(f) is not None for f in ("session", "run", "agent", "branch", "node")):
+            self._events.append(event)
+
+    def meant_for(self, life: Life, now: float) -> Iterator[Event]:
+        """Those that address `life`, in order of their coming. What has waited too long is dropped."""
+        if not self._events:
+            return
+        kept = [event for event in self._events if event.at + LEAD_S >= now]
+        if len(kept) < len(self._events):
+            self._events = deque(kept, maxlen=_KEPT)
+        yield from (event for event in kept if agrees(life, event))

@@ -1,0 +1,48 @@
+"""What the moves of owners teach: durations of tools, humans and steps per tenant, and how sessions grow.
+
+`state` reports every move here; `signals` reads. Nothing of an owner itself is kept.
+"""
+
+from __future__ import annotations
+
+from kvpolicy.workflow.durations import LearnedTimes
+from kvpolicy.workflow.hold import Memoryfulness
+from kvpolicy.workflow.owners import Life
+from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, Step
+
+
+class Learned:
+    """Learned times by tenant."""
+
+    def __init__(self) -> None:
+        self.memoryfulness = Memoryfulness()
+        self._times: dict[str, LearnedTimes] = {}
+
+    def times(self, tenant: str) -> LearnedTimes:
+        """The learned times of a tenant."""
+        times = self._times.get(tenant)
+        if times is None:
+            times = self._times[tenant] = LearnedTimes()
+        return times
+
+    def moved(self, life: Life, at: float, step: Step) -> None:
+        """An owner took a step at `at`."""
+        if step.closed is not None:
+            self.times(life.owner.tenant).called(step.closed.tool, max(0.0, at - step.closed.at))
+        if not step.moved:
+            return
+        if life.phases.phase == ENDED:
+            self.gone(life, at, step.left, step.since)
+        elif step.left == HUMAN_PAUSE and life.phases.phase == RUNNING:
+            self.times(life.owner.tenant).human.add(max(0.0, at - step.since))
+
+    def gone(self, life: Life, at: float, phase: str, since: float) -> None:
+        """An owner's life is over: the pause it was in never ended by a return."""
+        times = self.times(life.owner.tenant)
+        if phase == HUMAN_PAUSE:
+            times.human.add_never(max(0.0, at - since))
+        for call in life.phases.abandoned:
+            times.called(call.tool, max(0.0, at - call.at), returned=False)
+        if life.turns:
+            self.memoryfulness.ended(life.turns)
+            life.turns = 0
