@@ -23,20 +23,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the interfaces, and how sessions without start times are laid beside each other."""
     from kvpolicy.simulate.capacity import UNITS
 
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="a .jsonl or .jsonl.gz file, or a name (kvp trace list)")
+    parser.add_argument(
+        "traces", nargs="+", metavar="TRACE", help="a .jsonl or .jsonl.gz file, or a name (kvp trace list)"
+    )
     parser.add_argument("--policy", action="append", metavar="P", help="a .kvp file, a packaged policy, or lru, lru-object, "
                         "fifo, lfu, continuum-released, belady, belady-resident; may be repeated; default: lru")  # fmt: skip
-    parser.add_argument("--capacity", action="append", required=True, metavar="N[,N…]", help="size of the cache; several allowed")
-    parser.add_argument("--capacity-unit", choices=UNITS, default="blocks", help="percent: of the trace's unique blocks; default: blocks")
-    parser.add_argument("--seed", type=int, metavar="N", help="of interleaved sessions and of the generator; default: 7")
-    parser.add_argument("--window", default="4h", metavar="D", help="session starts are spread over this time; default: 4h")
-    parser.add_argument("--gap-cap", default="1h", metavar="D", help="longest time between two calls of a session; default: 1h")
-    parser.add_argument("--coarsen", type=int, default=1, metavar="N", help="source blocks to one block, for sessions; default: 1")
+    parser.add_argument(
+        "--capacity", action="append", required=True, metavar="N[,N…]", help="size of the cache; several allowed"
+    )
+    parser.add_argument(
+        "--capacity-unit",
+        choices=UNITS,
+        default="blocks",
+        help="percent: of the trace's unique blocks; default: blocks",
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="of interleaved sessions and of the generator; default: 7"
+    )
+    parser.add_argument(
+        "--window", default="4h", metavar="D", help="session starts are spread over this time; default: 4h"
+    )
+    parser.add_argument(
+        "--gap-cap", default="1h", metavar="D", help="longest time between two calls of a session; default: 1h"
+    )
+    parser.add_argument(
+        "--coarsen", type=int, default=1, metavar="N", help="source blocks to one block, for sessions; default: 1"
+    )
     parser.add_argument("--sample", type=int, metavar="N", help="how many sessions to draw; default: all")
-    parser.add_argument("--part", metavar="R/N", help="sessions whose SHA-256 of the id leaves R modulo N; !R/N: the others")
+    parser.add_argument(
+        "--part", metavar="R/N", help="sessions whose SHA-256 of the id leaves R modulo N; !R/N: the others"
+    )
     parser.add_argument("--engine-model", metavar="NAME", help="not there yet: requests that take time")
-    parser.add_argument("--price-ratio", type=float, default=10.0, metavar="X", help="price of an uncached over a cached token; default: 10")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes; default: one per core")
+    parser.add_argument(
+        "--price-ratio",
+        type=float,
+        default=10.0,
+        metavar="X",
+        help="price of an uncached over a cached token; default: 10",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes; default: one per core"
+    )
     parser.add_argument("--html", metavar="FILE", help="also write a page with a chart")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
@@ -47,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy.simulate.library import find
     from kvpolicy.simulate.names import contender
     from kvpolicy.simulate.progress import Bar
-    from kvpolicy.simulate.report import document, table
+    from kvpolicy.simulate.report import document, failures, table
     from kvpolicy.simulate.simulate import simulate
 
     if args.engine_model is not None:
@@ -66,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"kvp: {told}", file=sys.stderr)
         with Bar(f"replaying {name}") as bar:
             outcome = simulate(trace, contenders, capacities, args.capacity_unit, max(1, args.jobs), bar)
+        for sentence in failures(outcome):
+            print(f"kvp: {sentence}", file=sys.stderr)
         documents.append({"name": name, **document(outcome, args.price_ratio)})
         tables.append(table(name, outcome))
         if args.html is not None:

@@ -47,4 +47,6 @@ _MEND = "ids must name the block and all before it (prefix-chained), so hash eac
 
 def _fault(path: Path, line: int, block: BlockId, one: object, other: object) -> InputFault:
     places = ["at the start" if parent is _ROOT else f"after {parent!r}" for parent in (one, other)]
-    return InputFault(f"{path}:{line}: block id {block!r} stood {places[0]} before and stands {places[1]} here; {_MEND}")
+    return InputFault(
+        f"{path}:{line}: block id {block!r} stood {places[0]} before and stands {places[1]} here; {_MEND}"
+    )

@@ -64,13 +64,19 @@ def _svg(outcome: Outcome) -> str:
     def y(ratio: float) -> float:
         return round(_HEIGHT - _BOTTOM - (ratio - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM), 1)
 
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 22 * len(lines)}" role="img" aria-label="Hit ratio over capacity">']
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 22 * len(lines)}" role="img" aria-label="Hit ratio over capacity">'
+    ]
     for step in range(round(10 * low), round(10 * high) + 1):
-        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(step / 10)}" y2="{y(step / 10)}" stroke="#e2e2e2"/>')
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(step / 10)}" y2="{y(step / 10)}" stroke="#e2e2e2"/>'
+        )
         parts.append(f'<text x="{_LEFT - 8}" y="{y(step / 10) + 4}" text-anchor="end">{10 * step} %</text>')
     for size in sizes:
         parts.append(f'<text x="{x(size)}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{size:,}</text>')
-    parts.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 12}" text-anchor="middle">capacity in blocks (logarithmic)</text>')
+    parts.append(
+        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 12}" text-anchor="middle">capacity in blocks (logarithmic)</text>'
+    )
     parts.append(_band(lines, x, y))
     for index, (policy, line) in enumerate(lines.items()):
         colour = {LRU: "#555", BELADY_RESIDENT: "#111"}.get(policy, _COLOURS[index % len(_COLOURS)])
@@ -79,9 +85,13 @@ def _svg(outcome: Outcome) -> str:
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
         for t in line:
             told = f"{escape(policy)} at {t.capacity_blocks:,} blocks: {100 * t.hit_ratio:.2f} %"
-            parts.append(f'<circle cx="{x(t.capacity_blocks)}" cy="{y(t.hit_ratio)}" r="3.5" fill="{colour}"><title>{told}</title></circle>')
+            parts.append(
+                f'<circle cx="{x(t.capacity_blocks)}" cy="{y(t.hit_ratio)}" r="3.5" fill="{colour}"><title>{told}</title></circle>'
+            )
         row = _HEIGHT + 22 * index
-        parts.append(f'<line x1="{_LEFT}" x2="{_LEFT + 28}" y1="{row}" y2="{row}" stroke="{colour}" stroke-width="3"{dash}/>')
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{_LEFT + 28}" y1="{row}" y2="{row}" stroke="{colour}" stroke-width="3"{dash}/>'
+        )
         parts.append(f'<text x="{_LEFT + 36}" y="{row + 4}">{escape(policy)}</text>')
     return "".join([*parts, "</svg>"])
 
@@ -107,5 +117,7 @@ def _table(outcome: Outcome) -> str:
             "-" if gap is None else f"{100 * gap:.1f} %",
         )
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{cell}</th>" for cell in ("policy", "capacity (blocks)", "hit ratio", "recomputed tokens", "gap closed"))
+    head = "".join(
+        f"<th>{cell}</th>" for cell in ("policy", "capacity (blocks)", "hit ratio", "recomputed tokens", "gap closed")
+    )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -65,7 +65,9 @@ class GeneratedTrace:
                 yield _counted(call, facts, seen)
                 _push(running, order, rest)
             if start < math.inf:
-                session = _session(f"g{number}", random.Random(f"{self.seed}/{number}"), start, self.gap_cap_s, book, blocks)
+                session = _session(
+                    f"g{number}", random.Random(f"{self.seed}/{number}"), start, self.gap_cap_s, book, blocks
+                )
                 _push(running, number, session)
                 facts.sessions = number + 1
                 if progress is not None:
@@ -117,7 +119,9 @@ def _lognormal(draw: random.Random, median: float, sigma: float) -> float:
     return median * math.exp(draw.gauss(0.0, sigma))
 
 
-def _push(running: list[tuple[float, int, Iterator[tuple[float, Call]], Call]], order: int, rest: Iterator[tuple[float, Call]]) -> None:
+def _push(
+    running: list[tuple[float, int, Iterator[tuple[float, Call]], Call]], order: int, rest: Iterator[tuple[float, Call]]
+) -> None:
     following = next(rest, None)
     if following is not None:
         heapq.heappush(running, (following[0], order, rest, following[1]))

@@ -51,10 +51,14 @@ def parse(path: Path, number: int, line: bytes) -> dict[str, object]:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as fault:
         if b"\0" in line or not _is_text(line):
-            raise InputFault(f"{path}:{number}: binary data; a trace has one JSON object a line (.jsonl or .jsonl.gz)") from None
+            raise InputFault(
+                f"{path}:{number}: binary data; a trace has one JSON object a line (.jsonl or .jsonl.gz)"
+            ) from None
         raise InputFault(f"{path}:{number}: not JSON ({fault.msg}); a trace has one JSON object a line") from None
     if not isinstance(row, dict):
-        raise InputFault(f"{path}:{number}: a {type(row).__name__} instead of a JSON object; a trace has one object a line")
+        raise InputFault(
+            f"{path}:{number}: a {type(row).__name__} instead of a JSON object; a trace has one object a line"
+        )
     return row
 
 
@@ -90,7 +94,9 @@ def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]
                 return
             number += 1
             if len(line) >= LONGEST_LINE:
-                raise InputFault(f"{path}:{number}: a line of {LONGEST_LINE >> 20} MiB or more; a trace has one request a line")
+                raise InputFault(
+                    f"{path}:{number}: a line of {LONGEST_LINE >> 20} MiB or more; a trace has one request a line"
+                )
             if progress is not None and number % 64 == 0:
                 progress(min(raw.tell() / size, 1.0))
             yield number, line

@@ -13,7 +13,7 @@ from kvpolicy.simulate.baselines import BASELINES
 from kvpolicy.simulate.published import NOT_YET, PUBLISHED
 
 if TYPE_CHECKING:
-    from kvpolicy.policy.compile import Policy
+    from kvpolicy.policy.policy import Policy
 
 LRU, BELADY, BELADY_RESIDENT = "lru", "belady", "belady-resident"
 ORACLES = (BELADY, BELADY_RESIDENT)

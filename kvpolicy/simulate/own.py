@@ -40,7 +40,7 @@ SCHEMA: dict[str, object] = {
         "properties": {
             "at": {"type": "number", "minimum": 0, "description": "in time_unit, from the trace's start"},
             "id": {"type": "string"},
-            "owner": {"type": "object", "properties": {field: _TEXT for field in _OWNER}},
+            "owner": {"type": "object", "properties": dict.fromkeys(_OWNER, _TEXT)},
             "model": _TEXT,
             "tokens": {**_COUNT, "description": "length of the prompt"},
             "hashes": {
@@ -82,7 +82,7 @@ SCHEMA: dict[str, object] = {
         "properties": {
             "at": {"type": "number", "minimum": 0},
             "event": {"enum": list(words.EVENTS)},
-            **{field: _TEXT for field in (*words.OWNER_FIELDS, "tool")},
+            **dict.fromkeys((*words.OWNER_FIELDS, "tool"), _TEXT),
         },
     },
 }
@@ -165,7 +165,9 @@ def _spans(path: Path, line: int, row: Row, tokens: int) -> tuple[Span, ...]:
         if end is not None:
             end = fields.whole(path, line, part, "end")
         if start < covered or (end is not None and not start <= end <= tokens):
-            raise InputFault(f"{path}:{line}: span {start} to {end} overlaps another or leaves the {tokens} tokens of the prompt")
+            raise InputFault(
+                f"{path}:{line}: span {start} to {end} overlaps another or leaves the {tokens} tokens of the prompt"
+            )
         covered = tokens if end is None else end
         attributes = {key: value for key, value in part.items() if key not in ("kind", "start", "end")}
         spans.append(Span(part["kind"], start, end, attributes))

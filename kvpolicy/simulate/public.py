@@ -66,7 +66,9 @@ def session_digest_text(session: dict[str, object]) -> str:
             lines.append(f"{float(row['t'])} {row.get('subagent_type')} {session_digest_text(head)}")
         else:
             ranges = row["hash_ranges"] if "hash_ranges" in row else _ranges(row["hash_ids"])
-            lines.append(f"{float(row['t'])} {row['model']} {row['in']} {row['out']} {row['stop']} {json.dumps(ranges)}")
+            lines.append(
+                f"{float(row['t'])} {row['model']} {row['in']} {row['out']} {row['stop']} {json.dumps(ranges)}"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -95,7 +97,7 @@ def _ranges(ids: list[int]) -> list[list[int]]:
 
 def _open(url: str) -> BinaryIO:
     try:
-        return urllib.request.urlopen(url, timeout=TIMEOUT_S)  # type: ignore[no-any-return] # noqa: S310 - https, fixed
+        return urllib.request.urlopen(url, timeout=TIMEOUT_S)  # type: ignore[no-any-return]
     except (urllib.error.URLError, OSError, ValueError) as fault:
         reason = getattr(fault, "reason", fault)
         raise InputFault(f"{url}: cannot be fetched ({reason})") from None
@@ -130,4 +132,6 @@ def _save(target: Path, lines: Iterator[bytes]) -> None:
 
 def _check(got: str, sha256: str, url: str) -> None:
     if got != sha256:
-        raise InputFault(f"{url}: SHA-256 is {got}, not {sha256}: the source is not what was measured, so it is not used")
+        raise InputFault(
+            f"{url}: SHA-256 is {got}, not {sha256}: the source is not what was measured, so it is not used"
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from kvpolicy.policy.compile import Policy
+from kvpolicy.policy.policy import Policy
 from kvpolicy.pool import Pool
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import END_TURN, Call
@@ -33,7 +33,7 @@ class Replay:
         outcome = steering.request(request, call.hashes, now)
         answer = call.answer
         # INVARIANT: nothing of `answer` or `after` is read before the request is done.
-        steering.finish(request.id, now, tool_calls=answer.tool_calls, finished=answer.stop == END_TURN)
+        steering.finish(request.id, now, tool_calls=answer.tool_calls, finished=answer.stop == END_TURN or None)
         for event in call.after:
             steering.event(_event(event, now), now)
         tally = self.tally
@@ -42,7 +42,8 @@ class Replay:
         tally.add(call, outcome.cached)
 
     def end(self) -> Tally:
-        """The counts; the trace is over."""
+        """The counts; the trace is over. A fault of ours is served around, so it has to be told here."""
+        self.tally.failures = self.steering.counters["failures"]
         return self.tally
 
 

@@ -26,6 +26,16 @@ def notices(outcome: Outcome) -> list[Notice]:
     return found
 
 
+def failures(outcome: Outcome) -> list[str]:
+    """One sentence for every run in which planning broke."""
+    return [
+        f"{tally.policy} at {tally.capacity_blocks:,} blocks: planning broke {tally.failures:,} times, and those calls were "
+        "served as without a policy; the figures of this run are not the policy's"
+        for tally in outcome.tallies
+        if tally.failures
+    ]
+
+
 def document(outcome: Outcome, price_ratio: float) -> dict[str, object]:
     """`{"trace", "runs", "notices"}` of the interfaces."""
     return {
@@ -58,7 +68,9 @@ def table(name: str, outcome: Outcome) -> str:
         "",
     ]
     for row in (_HEAD, *rows):
-        first, *rest = (cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        first, *rest = (
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
         lines.append("  ".join((first, *rest)).rstrip())
     lines += ["", LEGEND]
     lines += [f"notice {notice.code}: {notice.message}" for notice in notices(outcome)]

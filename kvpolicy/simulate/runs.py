@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from kvpolicy.simulate.baselines import BASELINES, Baseline
 from kvpolicy.simulate.names import BELADY, Contender
 from kvpolicy.simulate.oracle import History, belady, belady_resident
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Call
+
+if TYPE_CHECKING:
+    from kvpolicy.simulate.replay import Replay
 
 HISTORY_LIMIT = 50_000_000  # block references that the oracles keep, 8 bytes each
 
@@ -30,6 +34,7 @@ class Runs:
         self._tallies = [Tally(run.contender.name, run.contender.baseline, run.capacity) for run in runs]
         self._feeds: list[Callable[[Call], None]] = []
         self._oracles: list[tuple[Run, Tally]] = []
+        self._replays: list[Replay] = []
         self._history = History()
         for run, tally in zip(runs, self._tallies, strict=True):
             if run.contender.kind == "oracle":
@@ -39,7 +44,9 @@ class Runs:
             else:
                 from kvpolicy.simulate.replay import Replay  # the whole engine: only where a run needs it
 
-                self._feeds.append(Replay(run.contender.policy(), run.capacity, block_size, tally).feed)
+                replay = Replay(run.contender.policy(), run.capacity, block_size, tally)
+                self._replays.append(replay)
+                self._feeds.append(replay.feed)
         self._keeps_history = bool(self._oracles)
 
     def feed(self, call: Call) -> None:
@@ -54,6 +61,8 @@ class Runs:
 
     def end(self) -> list[Tally]:
         """The tallies, in the order of the runs. An oracle's is empty where the trace was too long to be kept."""
+        for replay in self._replays:
+            replay.end()
         if self._keeps_history:
             for run, tally in self._oracles:
                 oracle = belady if run.contender.name == BELADY else belady_resident

@@ -51,6 +51,16 @@ class Interleaving:
     sample: int | None = None
     part: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises InputFault for settings that mean nothing."""
+        if self.coarsen < 1:
+            raise InputFault(f"--coarsen {self.coarsen}: at least one source block makes a block; give 1 or more")
+        if self.sample is not None and self.sample < 1:
+            raise InputFault(f"--sample {self.sample}: draw at least one session")
+        remainder, _, modulus = (self.part or "0/1").removeprefix("!").partition("/")
+        if not (remainder.isdecimal() and modulus.isdecimal() and int(remainder) < int(modulus)):
+            raise InputFault(f"--part {self.part}: write it as R/N with R below N, such as 0/4 or !0/4")
+
     def describe(self) -> str:
         """One clause for reports."""
         text = f"interleaved by us: seed {self.seed}, starts uniform over {format_duration(self.window_s)}"
@@ -95,7 +105,9 @@ def calls(path: Path, how: Interleaving, facts: Facts, progress: Progress | None
         gather.end()
 
 
-_Next = tuple[float, int, int, Iterator[tuple[float, Call]], Call]  # time, order, line, the session's rest, its next call
+_Next = tuple[
+    float, int, int, Iterator[tuple[float, Call]], Call
+]  # time, order, line, the session's rest, its next call
 
 
 def _push(running: list[_Next], order: int, line: int, rest: Iterator[tuple[float, Call]]) -> None:
@@ -181,7 +193,9 @@ class _Session:
         hashes = self._blocks(row)
         fields.check_count(path, line, len(hashes), tokens, self._block_size)
         block_size = self._block_size * how.coarsen
-        hashes = hashes[how.coarsen - 1 :: how.coarsen]  # an id names all before it, so the last of a group names the group
+        hashes = hashes[
+            how.coarsen - 1 :: how.coarsen
+        ]  # an id names all before it, so the last of a group names the group
         branch = fields.text(path, line, agent, "agent_id")
         name = fields.text(path, line, agent, "subagent_type")
         owner = Owner(session=self._id, agent=name, branch=branch, parent=self._id if branch else None)
@@ -228,5 +242,9 @@ class _Session:
 
 def _is_range(pair: object) -> bool:
     return (
-        isinstance(pair, list) and len(pair) == 2 and type(pair[0]) is int and type(pair[1]) is int and 0 <= pair[0] <= pair[1]
+        isinstance(pair, list)
+        and len(pair) == 2
+        and type(pair[0]) is int
+        and type(pair[1]) is int
+        and 0 <= pair[0] <= pair[1]
     )

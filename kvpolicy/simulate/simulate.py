@@ -57,7 +57,11 @@ def simulate(
     parts = _shares(runs, jobs)
     results = _in_processes(trace, parts, progress) if len(parts) > 1 else [_part(trace, parts[0], progress)]
     facts = results[0][0]
-    done = {run: tally for part, (_, tallies) in zip(parts, results, strict=True) for run, tally in zip(part, tallies, strict=True)}
+    done = {
+        run: tally
+        for part, (_, tallies) in zip(parts, results, strict=True)
+        for run, tally in zip(part, tallies, strict=True)
+    }
     references = {(r.contender.name, r.capacity): done[r] for r in silent if done[r].block_refs}
     missing = [run for run in asked if run.contender.kind == "oracle" and not done[run].block_refs]
     if missing:
@@ -141,5 +145,3 @@ def _unwrap(result: _Result | KvpError) -> _Result:
     if isinstance(result, KvpError):
         raise result
     return result
-
-

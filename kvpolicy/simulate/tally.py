@@ -12,7 +12,7 @@ class Tally:
     """Blocks and tokens of one policy at one capacity.
 
     recomputed_tokens: uncached tokens that an earlier call had computed. moved_bytes: between tiers; a plain replay
-    has one tier. wall_s: time spent in the policy and the cache, without reading the trace.
+    has one tier. failures: steps at which planning broke and the call was served as without a policy. wall_s: time spent in the policy and the cache, without reading the trace.
     """
 
     policy: str
@@ -25,6 +25,7 @@ class Tally:
     recomputed_tokens: int = 0
     evictions: int = 0
     moved_bytes: int = 0
+    failures: int = 0
     wall_s: float = 0.0
 
     def add(self, call: Call, hits: int) -> None:
@@ -63,5 +64,6 @@ class Tally:
             "evictions": self.evictions,
             "moved_bytes": self.moved_bytes,
             "gap_closed": None if gap_closed is None else round(gap_closed, 4),
+            "planning_failures": self.failures,
             "wall_s": round(self.wall_s, 4),
         }
