@@ -36,9 +36,7 @@ def compile(files: syntax.FileSet) -> Policy:
         return _compile(files)
     except RecursionError:
         place = next((m.file.rules[0].place for m in files.members if m.file.rules), Place("", 1, 1))
-        raise fault(
-            SYNTAX, place, "expressions here are nested too deep; give parts of them a name of their own"
-        ) from None
+        raise fault(SYNTAX, place, "expressions here are nested too deep; name parts of them with let") from None
 
 
 def _compile(files: syntax.FileSet) -> Policy:

@@ -54,6 +54,10 @@ class Policy:
         """
         return self.menu(subject).verdicts(subject, state)
 
+    def decide(self, property: str, subject: Subject, state: State) -> Verdict | None:
+        """The verdict on one property, None where it is not set. Asks the state nothing that plays no part in it."""
+        return self.menu(subject).verdicts(subject, state, property).get(property)
+
     def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
         """Future times, soonest first, at which a verdict that reads `idle()`, `age()` or another function that
         drifts with time may change, or a grace ends. Empty where only events can change what `resolve` says. Ladders

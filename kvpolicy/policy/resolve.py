@@ -136,8 +136,11 @@ class Menu:
         """Where a rule's interval stands among the menu's."""
         return None if rule.interval is None else self._positions[rule.interval]
 
-    def verdicts(self, subject: Subject, state: State) -> dict[str, Verdict]:
-        """The verdict on every property that somebody sets for this span. Not to be changed by the caller."""
+    def verdicts(self, subject: Subject, state: State, only: str | None = None) -> dict[str, Verdict]:
+        """The verdict on every property that somebody sets for this span. Not to be changed by the caller.
+
+        only: decide this property and ask the state nothing that it does not need.
+        """
         openings: tuple[Opening | None, ...] = ()
         if self.intervals:
             openings = tuple([state.opening(interval, subject) for interval in self.intervals])
@@ -146,9 +149,9 @@ class Menu:
         if table.settled is not None and GRACE not in shape:
             return table.settled
         guards = Guards(subject, state)
-        found = self._decide(table, openings, guards)
+        found = self._decide(table, openings, guards, only)
         if GRACE in shape:
-            lingering = self._decide(self._table(shape, OPEN), openings, guards, graced=True)
+            lingering = self._decide(self._table(shape, OPEN), openings, guards, only, graced=True)
             for name, verdict in lingering.items():
                 if _stronger(verdict, found.get(name)):
                     found[name] = verdict
@@ -197,11 +200,17 @@ class Menu:
         return table
 
     def _decide(
-        self, table: Table, openings: tuple[Opening | None, ...], guards: Guards, *, graced: bool = False
+        self,
+        table: Table,
+        openings: tuple[Opening | None, ...],
+        guards: Guards,
+        only: str | None = None,
+        *,
+        graced: bool = False,
     ) -> dict[str, Verdict]:
         found: dict[str, Verdict] = {}
         for name, candidates in table.contests.items():
-            if graced and name not in GRACED:
+            if (graced and name not in GRACED) or (only is not None and name != only):
                 continue
             won = candidates.sure or winners(candidates, guards, self.order)
             if not won:
@@ -209,7 +218,7 @@ class Menu:
             verdict = self._verdict(name, won, openings, guards)
             if verdict is not None and not (graced and verdict.opened_at is None):
                 found[name] = verdict
-        if not graced:
+        if not graced and only in (None, "priority"):
             self._bind_untouched(found, guards)
         return found
 

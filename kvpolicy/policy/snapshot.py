@@ -6,7 +6,6 @@ Whatever is asked that was not assumed is noted down and has no answer; who aske
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvpolicy import words
@@ -19,6 +18,7 @@ from kvpolicy.policy.settle import Lets, condition_values, fault, settle
 from kvpolicy.policy.terms import Constant, Read, Term
 from kvpolicy.policy.timeline import Happening, opening_of
 from kvpolicy.request import Owner
+from kvpolicy.units import format_duration
 
 _OWNER_FIELDS = ("session", "run", "agent", "branch")
 
@@ -34,7 +34,9 @@ class _Assumed:
 class Snapshot:
     """Fulfils `policy.model.State`. Its clock starts at 0."""
 
-    def __init__(self, lets: Lets | None = None, group: str = "") -> None:
+    def __init__(self, lets: Lets | None = None, group: str = "", *, lenient: bool = False) -> None:
+        """lenient: a function that always has an answer counts as 0 where it is not assumed (`explain`)."""
+        self._lenient = lenient
         self._lets = lets or Lets()
         self._group = group
         self._now = 0.0
@@ -83,7 +85,11 @@ class Snapshot:
             if fits and row.function == function and row.argument == argument:
                 return row.value
         self.missing[written(function, argument)] = None
-        return None
+        return 0.0 if self._lenient and not words.FUNCTIONS[function][2] else None
+
+    def compiled(self, match: syntax.Match) -> Matcher:
+        """A match of the test, ready to be tried on its spans."""
+        return matcher(match, self._lets, self._group)
 
     def _stated(self, conditions: tuple[syntax.Condition, ...]) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -107,8 +113,6 @@ class Snapshot:
 
 def written(function: str, argument: object) -> str:
     """A call as an author would write it."""
-    from kvpolicy.units import format_duration
-
     if argument is None:
         return f"{function}()"
     if isinstance(argument, EventPattern):
@@ -120,13 +124,3 @@ def written(function: str, argument: object) -> str:
 
 def _word(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def kinds(match: syntax.Match) -> tuple[str, ...]:
-    """The span kinds a match can reach."""
-    return tuple(words.SPAN_KINDS) if match.kind == words.ANY_KIND else (match.kind,)
-
-
-def attributes_json(subject: Subject) -> Mapping[str, object]:
-    """The span as `kvp explain` shows it."""
-    return {"kind": subject.kind, **subject.attributes}

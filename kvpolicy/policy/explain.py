@@ -1,0 +1,161 @@
+"""Why a span gets what it gets: per property the value, the rule that decides, those it beat and those that had no
+say.
+
+Works everything out in full where `resolve` stops as soon as the outcome is sure; the outcome is `resolve`'s own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvpolicy import words
+from kvpolicy.directive import Verdict
+from kvpolicy.faults import Place
+from kvpolicy.policy.compiled import Rule
+from kvpolicy.policy.model import State, Subject
+from kvpolicy.policy.policy import Policy
+from kvpolicy.policy.resolve import Guards
+from kvpolicy.policy.show import value_json, value_text
+
+_BECAUSE = {
+    "over": "because it is written over it",
+    "layer": "because its layer comes later",
+    "narrower": "because it is the narrower rule",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One property. value: None in `verdict` where the winner says `default`; `unbeaten`: every rule left standing."""
+
+    property: str
+    verdict: Verdict | None
+    rule: Rule | None  # None: a limit alone decides
+    place: Place | None
+    unbeaten: tuple[Rule, ...]
+    beaten: tuple[tuple[Rule, str, Rule], ...]  # the rule, why, and by which
+    not_candidates: tuple[tuple[Rule, str], ...]  # the rule, and `interval` or `guard`
+
+    def as_json(self) -> dict[str, object]:
+        """The row of `kvp explain --format json`."""
+        verdict = self.verdict
+        return {
+            "value": "default" if verdict is None else value_json(verdict.value),
+            "rule": self.rule.name if self.rule is not None else verdict.rule if verdict is not None else None,
+            "layer": None if self.rule is None else self.rule.layer_name,
+            "file": None if self.place is None else self.place.file,
+            "line": None if self.place is None else self.place.line,
+            "limited_by": None if verdict is None else verdict.limited_by,
+            "beaten": [{"rule": r.name, "because": why} for r, why, _ in self.beaten],
+            "not_candidates": [{"rule": r.name, "because": why} for r, why in self.not_candidates],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything about one span in one state. waiting: per property that only rules without a say would set, those
+    rules; the property itself is absent."""
+
+    subject: Subject
+    properties: tuple[Decided, ...]
+    waiting: tuple[tuple[str, tuple[tuple[Rule, str], ...]], ...]
+    sentences: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The document of `kvp explain --format json`."""
+        return {
+            "span": {"kind": self.subject.kind, **self.subject.attributes},
+            "properties": {d.property: d.as_json() for d in self.properties},
+            "not_set": {name: [{"rule": r.name, "because": why} for r, why in rows] for name, rows in self.waiting},
+            "sentences": list(self.sentences),
+        }
+
+
+def explain(policy: Policy, subject: Subject, state: State, properties: Sequence[str] = ()) -> Explanation:
+    """Explain the verdicts on a span; `properties` restricts it to some (default: all)."""
+    menu = policy.menu(subject)
+    verdicts = policy.resolve(subject, state)
+    guards = Guards(subject, state)
+    decided: list[Decided] = []
+    waiting: list[tuple[str, tuple[tuple[Rule, str], ...]]] = []
+    for name in words.PROPERTIES:
+        if properties and name not in properties:
+            continue
+        rules = [r for r in menu.rules if name in r.values]
+        silent = [(r, why) for r in rules if (why := _silent(r, guards)) is not None]
+        candidates = [r for r in rules if all(r is not s for s, _ in silent)]
+        verdict = verdicts.get(name)
+        if candidates or verdict is not None:
+            decided.append(_decide(policy, name, verdict, candidates, silent))
+        elif silent:
+            waiting.append((name, tuple(silent)))
+    sentences = [line for d in decided for line in _sentences(d, subject)]
+    sentences += [_waiting_sentence(name, rows) for name, rows in waiting]
+    if not decided:
+        sentences.insert(0, f"No rule decides anything for this {subject.kind}: it stands at the default rank.")
+    return Explanation(subject, tuple(decided), tuple(waiting), tuple(sentences))
+
+
+def _silent(rule: Rule, guards: Guards) -> str | None:
+    """Why a rule that reaches the span is no candidate; None where it is one."""
+    if rule.interval is not None and guards.state.opening(rule.interval, guards.subject) is None:
+        return "interval"
+    return None if guards.hold(rule.guard) else "guard"
+
+
+def _decide(
+    policy: Policy, name: str, verdict: Verdict | None, candidates: list[Rule], silent: list[tuple[Rule, str]]
+) -> Decided:
+    unbeaten = policy.order.unbeaten(candidates)
+    winner = next((r for r in candidates if verdict is not None and r.name == verdict.rule), None)
+    if winner is None and verdict is None:
+        winner = next((r for r in unbeaten if r.values[name].run is not None), None)
+    beaten = []
+    for rule in candidates:
+        if rule is winner:
+            continue
+        rivals = ([winner] if winner is not None else []) + [o for o in candidates if o is not rule]
+        found = next(((why, o) for o in rivals if (why := policy.order.beats(o, rule)) is not None), None)
+        if found is not None:
+            beaten.append((rule, *found))
+    place = winner.place if winner is not None else None
+    if winner is None and verdict is not None:
+        place = next((c.place for c in policy.clamps if c.name == verdict.limited_by), None)
+    return Decided(name, verdict, winner, place, unbeaten, tuple(beaten), tuple(silent))
+
+
+def _sentences(found: Decided, subject: Subject) -> list[str]:
+    verdict, rule = found.verdict, found.rule
+    if rule is None:
+        assert verdict is not None
+        return [
+            f"{found.property} is {value_text(verdict.value)}: no rule sets it, and the limit at {verdict.limited_by} "
+            f"holds it below the default."
+        ]
+    where = f"rule {rule.name} in layer {rule.layer_name}"
+    if verdict is None:
+        lines = [f"{found.property} is as if no rule had set it: {where} says default."]
+    else:
+        lines = [f"{found.property} is {value_text(verdict.value)}: {where} decides it."]
+        if verdict.limited_by is not None:
+            lines.append(f"The limit at {verdict.limited_by} has changed it to that.")
+        if verdict.notice is not None:
+            lines.append(f"Note that {verdict.notice}.")
+        if verdict.opened_at is not None and rule.interval is not None:
+            lines.append(f"It holds since {rule.interval.start.name}.")
+    lines += [f"{w.name} beats {r.name} there, {_BECAUSE[why]}." for r, why, w in found.beaten]
+    lines += [_silent_sentence(r, why) for r, why in found.not_candidates]
+    return lines
+
+
+def _silent_sentence(rule: Rule, why: str) -> str:
+    if why == "guard":
+        return f"{rule.name} has no say: its condition does not hold."
+    event = rule.interval.start.name if rule.interval is not None else ""
+    return f"{rule.name} has no say: its interval is not open (it opens on {event})."
+
+
+def _waiting_sentence(name: str, rows: tuple[tuple[Rule, str], ...]) -> str:
+    names = ", ".join(r.name for r, _ in rows)
+    return f"{name} is not set; only {names} would set it, and has no say now."
