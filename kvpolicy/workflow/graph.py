@@ -34,23 +34,10 @@ class GraphEdge:
 class Graph:
     """Nodes by name with their roles, edges, and the joins that wait for all their predecessors.
 
-    Nodes are numbered in the order declared, edges in the order given; `into` and `out_of` list edge numbers.
+    Nodes are numbered in the order declared, edges in the order given; `into` and `out_of` list edge numbers
+    by node number, `sources` and `targets` node numbers by edge number.
     `problems` are the faults found while reading (duplicates, unknown nodes); `graph_check.check` adds the rest.
     """
-
-    __slots__ = (
-        "counts",
-        "edges",
-        "entries",
-        "into",
-        "joins",
-        "name",
-        "names",
-        "nodes",
-        "number",
-        "out_of",
-        "problems",
-    )
 
     def __init__(
         self,
@@ -72,11 +59,13 @@ class Graph:
         self.problems = problems
         self.names = tuple(self.nodes)
         self.number = {node: index for index, node in enumerate(self.names)}
+        self.sources = [self.number[edge.source] for edge in self.edges]
+        self.targets = [self.number[edge.target] for edge in self.edges]
         self.into: list[list[int]] = [[] for _ in self.names]
         self.out_of: list[list[int]] = [[] for _ in self.names]
-        for index, edge in enumerate(self.edges):
-            self.out_of[self.number[edge.source]].append(index)
-            self.into[self.number[edge.target]].append(index)
+        for index in range(len(self.edges)):
+            self.out_of[self.sources[index]].append(index)
+            self.into[self.targets[index]].append(index)
         self.counts = frozenset(e.times for e in self.edges if e.times is not None and not e.times.isdigit())
         self.entries = self._entries()
 

@@ -34,7 +34,7 @@ def loops(graph: Graph) -> tuple[tuple[str, ...], ...]:
     """For every edge that closes a loop, the nodes of a shortest way round, from the node it leads back to."""
     found: dict[frozenset[str], tuple[str, ...]] = {}
     for edge in _closing_edges(graph):
-        way = _shortest(graph, graph.number[graph.edges[edge].target], graph.number[graph.edges[edge].source])
+        way = _shortest(graph, graph.targets[edge], graph.sources[edge])
         if way:
             names = tuple(graph.names[index] for index in way)
             found.setdefault(frozenset(names), names)
@@ -59,7 +59,7 @@ def unreachable(graph: Graph) -> tuple[str, ...]:
     seen, queue = set(graph.entries), deque(graph.entries)
     while queue:
         for e in graph.out_of[queue.popleft()]:
-            target = graph.number[graph.edges[e].target]
+            target = graph.targets[e]
             if target not in seen:
                 seen.add(target)
                 queue.append(target)
@@ -85,7 +85,7 @@ def _closing_edges(graph: Graph) -> list[int]:
                 continue
             if graph.edges[e].is_loop:
                 continue
-            target = graph.number[graph.edges[e].target]
+            target = graph.targets[e]
             if state[target] == 1:
                 back.append(e)
             elif state[target] == 0:
@@ -101,7 +101,7 @@ def _shortest(graph: Graph, source: int, target: int) -> list[int]:
     while queue and target not in before:
         index = queue.popleft()
         for e in graph.out_of[index]:
-            following = graph.number[graph.edges[e].target]
+            following = graph.targets[e]
             if following not in before:
                 before[following] = index
                 queue.append(following)
@@ -120,7 +120,7 @@ def _in_running_order(graph: Graph, members: list[int]) -> list[int]:
     inside, order, queue = set(members), [min(members)], deque([min(members)])
     while queue:
         for e in graph.out_of[queue.popleft()]:
-            target = graph.number[graph.edges[e].target]
+            target = graph.targets[e]
             if target in inside and target not in order:
                 order.append(target)
                 queue.append(target)
@@ -132,7 +132,7 @@ def _components(graph: Graph, edges: list[int]) -> list[list[int]]:
     ahead: list[list[int]] = [[] for _ in graph.names]
     behind: list[list[int]] = [[] for _ in graph.names]
     for e in edges:
-        source, target = graph.number[graph.edges[e].source], graph.number[graph.edges[e].target]
+        source, target = graph.sources[e], graph.targets[e]
         ahead[source].append(target)
         behind[target].append(source)
     finished: list[int] = []

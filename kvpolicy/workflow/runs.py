@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kvpolicy.request import Owner
-from kvpolicy.workflow.distance import Position
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.position import Position
 
 _Key = tuple[str | None, str | None]
 _TOLD = ("step_start", "step_end", "barrier", "branch_pruned")  # a pruned instance of a fan-out will not arrive
@@ -53,25 +53,29 @@ class Runs:
             run = self._runs.get(key)
             if run is None:
                 run = self._runs[key] = Run(self.graph)
-            if name in ("step_start", "step_end") and not run.explicit:
-                # From now on the run is told, not guessed; what was guessed so far gives way.
-                run.explicit, run.started = True, {}
-                run.position = Position(self.graph) if self.graph is not None else None
-            if run.position is not None:
-                for times, count in counts.items():
-                    run.position.fan_out(times, count)
-            if name == "step_start":
-                self._begin(run, node, event.at)
-            elif name == "step_end":
-                seconds = _end(run, node, event.at)
-                if seconds is not None:
-                    ended.append((key[0], seconds))
-            elif run.position is not None and isinstance(node, str):
-                if name == "barrier":
-                    run.position.barrier(node)
-                elif name == "branch_pruned":
-                    run.position.lost(node)
+            seconds = self._tell(run, name, node, event.at, counts)
+            if seconds is not None:
+                ended.append((key[0], seconds))
         return ended
+
+    def _tell(self, run: Run, name: str, node: str | None, at: float, counts: Mapping[str, int]) -> float | None:
+        if name in ("step_start", "step_end") and not run.explicit:
+            # From now on the run is told, not guessed; what was guessed so far gives way.
+            run.explicit, run.started = True, {}
+            run.position = Position(self.graph) if self.graph is not None else None
+        if run.position is not None:
+            for times, count in counts.items():
+                run.position.fan_out(times, count)
+        if name == "step_start":
+            self._begin(run, node, at)
+        elif name == "step_end":
+            return _end(run, node, at)
+        elif run.position is not None and node is not None:
+            if name == "barrier":
+                run.position.barrier(node)
+            elif name == "branch_pruned":
+                run.position.lost(node)
+        return None
 
     def arrived(self, owner: Owner, node: str | None, now: float) -> None:
         """A request of `node` arrived."""

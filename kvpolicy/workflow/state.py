@@ -15,6 +15,7 @@ from kvpolicy.workflow import signals
 from kvpolicy.workflow.branches import Branches
 from kvpolicy.workflow.early import Early
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.gauges import Gauges
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.owners import Life
@@ -41,7 +42,7 @@ class RunState:
         self._moves = Transitions(intervals, self.learned)
         self._owners = self._moves.owners
         self.runs = Runs(graph)
-        self.gauges: signals.Gauges = signals.Gauges()
+        self.gauges: Gauges = Gauges()
 
     # --- what rules read ----------------------------------------------------------------------------------
 
