@@ -28,7 +28,7 @@ class Line:
     weight at the end where no piece is that long. running: requests that hold it. granted: blocks up to which its
     protections count (the budget's cut). want: blocks protected if there were no budget. The times say when the
     line is looked at again: grace (an answer may still be classified), withdraw (a cancelled request's claims go),
-    replan (its plan has to be read again).
+    replan (its plan has to be read again; valid_until: what the plan itself said of that).
     """
 
     __slots__ = (
@@ -46,6 +46,7 @@ class Line:
         "replan",
         "request",
         "running",
+        "valid_until",
         "want",
         "withdraw",
     )
@@ -60,7 +61,7 @@ class Line:
         self.running = 0
         self.granted: float = inf
         self.want = 0
-        self.grace = self.withdraw = self.replan = inf
+        self.grace = self.withdraw = self.replan = self.valid_until = inf
         self.frozen: dict[Claim, int] | None = None
         self.before: list[Claim] | None = None
         self.queued: set[int] = set()  # priorities at which it stands in the budget's order

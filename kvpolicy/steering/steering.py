@@ -8,6 +8,7 @@ request is served as if there were no policy, and counted (law 10). Times are se
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from math import inf
 from typing import Any, cast
 
 from kvpolicy.blocks import lay_out
@@ -15,8 +16,10 @@ from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer
 from kvpolicy.claims.ledger import BUDGET, Arrival, Ledger
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.ranks import Ranks
+from kvpolicy.directive import Plan
 from kvpolicy.plan import plan
 from kvpolicy.policy.policy import Policy
+from kvpolicy.policy.steps import timed_rules
 from kvpolicy.pool import Pool
 from kvpolicy.request import Owner, Request
 from kvpolicy.steering import calls, show
@@ -59,6 +62,7 @@ class Steering:
                 state.watch(policy.intervals)
             pool.listener = self.ledger
         self._events_matter = policy is not None and _reads_state(policy)
+        self._drifts = policy is not None and bool(timed_rules(policy.rules))
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -183,7 +187,7 @@ class Steering:
         try:
             self.ledger.advance(now)
             for owner in self.state.advance(now):
-                self._replan_owner(owner, None, now)
+                self._replan_stale(owner, now)
         except Exception:
             self.counters["failures"] += 1
         self.now = max(self.now, now)
@@ -290,8 +294,9 @@ class Steering:
             self.counters["plans"] += 1
             running.plan = made
             running.line = line = self.ledger.place(
-                arrival, running.hashes, made.directives, running.lease, now, made.valid_until
+                arrival, running.hashes, made.directives, running.lease, now, self._reread(made)
             )
+            line.valid_until = inf if made.valid_until is None else made.valid_until
             if self._events_matter:
                 self._replan_owner(request.owner, None, now, besides=line)
         except Exception:
@@ -312,10 +317,26 @@ class Steering:
         if line.request is None:
             return
         for owner in self.state.advance(now):
-            self._replan_owner(owner, None, now, besides=line)
+            self._replan_stale(owner, now, line)
         made = plan(self.policy, line.request, self.state, now)
         self.counters["replans"] += 1
-        self.ledger.plan(line, made.directives, now, made.valid_until)
+        line.valid_until = inf if made.valid_until is None else made.valid_until
+        self.ledger.plan(line, made.directives, now, self._reread(made))
+
+    def _replan_stale(self, owner: Owner, now: float, besides: Line | None = None) -> None:
+        """A grace or a bound of the owner ended: read again those of its plans that had it in mind."""
+        holder = self.ledger.holder(owner)
+        for line in () if holder is None else holder.lines():
+            if line.valid_until <= now and line is not besides:
+                self._replan(line, now)
+
+    def _reread(self, made: Plan) -> float | None:
+        """When a plan has to be read again. What lapses by the claims' own clocks needs no reading."""
+        until = made.valid_until
+        if until is None or self._drifts:
+            return until
+        own = any(until in (directive.protected_until, directive.expires) for directive in made.directives)
+        return None if own else until
 
     def _apply(self, event: Event, owner: Owner, now: float) -> None:
         holder = self.ledger.holder(owner)
