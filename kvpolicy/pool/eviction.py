@@ -6,18 +6,24 @@ Marks that end in lost blocks move to what is left of their prefix; what loses i
 from __future__ import annotations
 
 from kvpolicy.claims.strength import PROTECTED
+from kvpolicy.pool.events import BlockRemoved, BlockStored, Event
 from kvpolicy.pool.mark import Mark
 from kvpolicy.pool.run import BlockHash, Run
 from kvpolicy.pool.tier import Tier
 
 
 class Eviction:
-    """Takes blocks out of the tree. `emptied`: marks whose whole prefix is gone, until the pool has told of them."""
+    """Takes blocks out of the tree. emptied: marks whose whole prefix is gone, until the pool has told of them.
 
-    __slots__ = ("emptied",)
+    events: what happened, for whoever drains it; None while nobody wants to know.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("block_size", "emptied", "events")
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
         self.emptied: list[Mark] = []
+        self.events: list[Event] | None = None
 
     def evict(self, tier: Tier, count: int, ids: list[int], lost: list[BlockHash]) -> int:
         """Up to `count` blocks leave `tier`, first lost first: physical ids to `ids`, hashes to `lost`.
@@ -27,6 +33,7 @@ class Eviction:
         """
         missing = count
         order = tier.order
+        before = len(lost)
         while missing > 0:
             run = order.first()
             if run is None:
@@ -46,6 +53,7 @@ class Eviction:
                 self.remove(run)
             missing -= size
         tier.cached -= count - missing
+        self.removed(lost[before:], tier)
         return count - missing
 
     def remove(self, run: Run) -> None:
@@ -54,13 +62,28 @@ class Eviction:
         assert parent is not None
         tier.order.drop(run)
         del parent.children[run.hashes[0]]
-        if parent.tier is tier:
-            parent.below -= 1
         if run.marks:
             self._lift_marks(run, parent)
         run.parent = None
+        if parent.tier is tier:
+            self.uncover(parent)
+
+    def uncover(self, parent: Run) -> None:
+        """One run less of its own tier stands behind `parent`; with the last one gone it may leave itself."""
+        parent.below -= 1
         if not parent.below and not parent.refs:
             parent.tier.order.put(parent)
+
+    def removed(self, hashes: list[BlockHash], tier: Tier) -> None:
+        """Tells that `hashes` left `tier`."""
+        if self.events is not None and hashes:
+            self.events.append(BlockRemoved(tuple(hashes), tier.medium))
+
+    def stored(self, hashes: list[BlockHash], parent: Run, tier: Tier) -> None:
+        """Tells that `hashes`, which follow `parent`, came to `tier`."""
+        if self.events is not None and hashes:
+            before = parent.hashes[-1] if parent.hashes else None
+            self.events.append(BlockStored(tuple(hashes), before, self.block_size, tier.medium))
 
     def _lift_marks(self, run: Run, parent: Run) -> None:
         """INVARIANT: eviction changes no rank. The strongest mark was the run's contribution and stays just that."""

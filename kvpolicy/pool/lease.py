@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvpolicy.pool.mark import Mark
 from kvpolicy.pool.run import BlockHash, Run
 
 
@@ -57,6 +58,7 @@ class BlockView:
     dropped: bool
     tier: str
     held: int
-    marks: tuple[object, ...]
+    marks: tuple[Mark, ...]
     block: int  # physical id in its tier
+    state: str  # resident; loading (on its way to the GPU) or offloading (to a lower tier)
     last_release: float | None

@@ -6,12 +6,13 @@ from heapq import heapify, heappop, heappush
 
 from kvpolicy.claims.strength import DROPPED, PROTECTED
 from kvpolicy.pool.lease import BlockView
+from kvpolicy.pool.mark import Mark
 from kvpolicy.pool.run import BlockHash, Run
 from kvpolicy.pool.tier import Tier
 from kvpolicy.pool.tree import common
 
 
-def block(root: Run, hashes: list[BlockHash], index: int) -> BlockView | None:
+def block(root: Run, hashes: list[BlockHash], index: int, now: float) -> BlockView | None:
     """Block `index` of a prompt; None where the prompt is not resident that far."""
     run, at = root, 0
     while at <= index < len(hashes):
@@ -26,8 +27,9 @@ def block(root: Run, hashes: list[BlockHash], index: int) -> BlockView | None:
                 dropped=child.rank == DROPPED,
                 tier=child.tier.name,
                 held=child.refs,
-                marks=tuple(_covering(child)),
+                marks=tuple(covering(child)),
                 block=child.ids[index - at],
+                state=_state(child, now),
                 last_release=None if child.refs else child.released_at,
             )
         if same < len(child.hashes):
@@ -36,9 +38,15 @@ def block(root: Run, hashes: list[BlockHash], index: int) -> BlockView | None:
     return None
 
 
-def _covering(run: Run) -> list[object]:
+def _state(run: Run, now: float) -> str:
+    if run.ready_at <= now:
+        return "resident"
+    return "offloading" if run.tier.level else "loading"
+
+
+def covering(run: Run) -> list[Mark]:
     """Marks at the run or behind it."""
-    found: list[object] = []
+    found: list[Mark] = []
     pending = [run]
     while pending:
         run = pending.pop()

@@ -8,16 +8,19 @@ from kvpolicy.pool.run import Run
 class Mark:
     """strength: of `claims.strength`, None for a mark that weighs nothing. claim: whatever the claims side put there.
 
-    notify: whether the listener hears of releases of its last block.
+    notify: whether the listener hears of releases of its last block. admit: whether its blocks may be stored below the
+    GPU. ceiling: the level of the highest tier it wants now, 0 for the GPU. The claims side may change all of these.
     """
 
-    __slots__ = ("claim", "notify", "run", "strength")
+    __slots__ = ("admit", "ceiling", "claim", "notify", "run", "strength")
 
     def __init__(self, claim: object, strength: int | None, run: Run | None) -> None:
         self.claim = claim
         self.strength = strength
         self.run = run
         self.notify = False
+        self.admit = True
+        self.ceiling = 0
 
     @property
     def length(self) -> int:

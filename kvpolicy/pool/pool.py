@@ -19,13 +19,15 @@ from typing import Protocol
 from kvpolicy.claims.strength import DEFAULT, PROTECTED
 from kvpolicy.faults import InputFault
 from kvpolicy.pool import look
+from kvpolicy.pool.events import AllBlocksCleared, Event
 from kvpolicy.pool.eviction import Eviction
 from kvpolicy.pool.lease import BlockView, Lease
 from kvpolicy.pool.mark import Mark
+from kvpolicy.pool.movement import Admit, Movement, Transfer
 from kvpolicy.pool.payload import write
 from kvpolicy.pool.ranks import recount, recount_all
 from kvpolicy.pool.run import BlockHash, Run, root
-from kvpolicy.pool.tier import Tier
+from kvpolicy.pool.tier import Tier, stack
 from kvpolicy.pool.tree import LONGEST, at_length, attach, locate, merge, mergeable, split
 from kvpolicy.pool.walk import touch
 
@@ -41,19 +43,41 @@ class Listener(Protocol):
 
 
 class Pool:
-    """`blocks` physical blocks on the GPU. Raises InputFault for a size below 1."""
+    """`blocks` physical blocks on the GPU, `cpu_blocks` and `disk_blocks` below it. Raises InputFault for sizes that
+    cannot be.
 
-    def __init__(self, blocks: int, *, block_size: int = 16, listener: Listener | None = None) -> None:
+    admit(marks covering the blocks, tier): whether they may be stored in that lower tier; without it, unless all marks
+    say no. transfer(blocks, source, target): seconds that a movement takes; without it none. events: whether `events`
+    is kept.
+    """
+
+    def __init__(
+        self,
+        blocks: int,
+        *,
+        block_size: int = 16,
+        cpu_blocks: int = 0,
+        disk_blocks: int = 0,
+        listener: Listener | None = None,
+        admit: Admit | None = None,
+        transfer: Transfer | None = None,
+        events: bool = False,
+    ) -> None:
         if blocks < 1:
             raise InputFault(f"a pool needs at least one block, not {blocks}")
+        if cpu_blocks < 0 or disk_blocks < 0:
+            raise InputFault("a tier cannot have fewer than 0 blocks")
         self.block_size = block_size
         self.listener = listener
-        self.gpu = Tier("gpu", 0, blocks)
-        self.tiers: tuple[Tier, ...] = (self.gpu,)
+        self.tiers: tuple[Tier, ...] = stack(gpu=blocks, cpu=cpu_blocks, disk=disk_blocks)
+        self.gpu = self.tiers[0]
         self.now = 0.0
         self.releases = 0
         self._root: Run = root(self.gpu)
-        self._eviction = Eviction()
+        self._movement = Movement(block_size, admit, transfer) if len(self.tiers) > 1 else None
+        self._eviction: Eviction = self._movement or Eviction(block_size)
+        if events:
+            self._eviction.events = []
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -68,9 +92,9 @@ class Pool:
         """
         hashes = _as_list(hashes)
         lease = Lease(self._root, len(hashes), now)
-        self._enter(lease, hashes, now)
-        lease.hits = lease.length - len(lease.stored)
-        lease.hits_by_tier = (lease.hits,)
+        below = self._enter(lease, hashes, now)
+        lease.hits = hits = lease.length - len(lease.stored)
+        lease.hits_by_tier = (hits - sum(below), *below)
         return lease
 
     def extend(self, lease: Lease, hashes: Sequence[BlockHash], now: float) -> None:
@@ -86,7 +110,7 @@ class Pool:
 
     def private(self, lease: Lease, count: int, now: float | None = None) -> int:
         """`count` blocks without a hash for a running request. Returns how many there was room for."""
-        self.now = self.now if now is None else now
+        self._at(self.now if now is None else now)
         ids = self._take(count, lease)
         holds = self.gpu.holds
         for block in ids:
@@ -216,17 +240,63 @@ class Pool:
     # --- what an operator asks --------------------------------------------------------------------------------------
 
     def evict(self, count: int, now: float) -> list[BlockHash]:
-        """Takes out up to `count` cached blocks, first lost first. The emptied blocks keep their place in the queue."""
-        self.now = now
+        """Up to `count` cached blocks leave the GPU, first lost first; with lower tiers they sink where they may. The
+        emptied blocks keep their place in the queue."""
+        self._at(now)
         lost: list[BlockHash] = []
         self._eviction.evict(self.gpu, count, self.gpu.vacated, lost)
         self._tell_emptied()
         return lost
 
     def clear(self, now: float) -> bool:
-        """Forgets everything that no request holds. Returns whether nothing cached is left."""
-        self.evict(self.capacity, now)
-        return not self._root.children
+        """Forgets everything that no request holds, in all tiers. Returns whether nothing cached is left."""
+        self._at(now)
+        for tier in reversed(self.tiers):  # from below, so that nothing sinks into what is being cleared
+            Eviction.evict(self._eviction, tier, tier.capacity, tier.vacated, [])
+        self._tell_emptied()
+        if self._root.children:
+            return False
+        if self._eviction.events is not None:
+            self._eviction.events.append(AllBlocksCleared())
+        return True
+
+    def demote(self, mark: Mark, tier: str, now: float) -> int:
+        """The claim wants its blocks no higher than `tier` from now on: what nobody holds and no other claim wants
+        higher moves there, as far as it outranks what it displaces. Blocks moved; 0 where there is no such tier."""
+        self._at(now)
+        target = next((t for t in self.tiers if t.name == tier), None)
+        if target is None or self._movement is None:
+            return 0
+        mark.ceiling = target.level
+        moved = self._movement.sink(mark, target)
+        self._tell_emptied()
+        return moved
+
+    def prefetch(self, mark: Mark, now: float) -> int:
+        """Brings the mark's prefix up to the GPU, head first, where free blocks or blocks of no higher rank make room.
+        It is no use: nothing is renewed. Blocks moved."""
+        self._at(now)
+        mark.ceiling = 0
+        if self._movement is None or mark.run is None:
+            return 0
+        self.releases += 1
+        moved = self._movement.raise_prefix(mark.run, self.gpu, self.releases)
+        self._tell_emptied()
+        return moved
+
+    def settle(self, now: float) -> None:
+        """The clock moves on: transfers that end by then have ended."""
+        self._at(now)
+
+    @property
+    def events(self) -> list[Event] | None:
+        """What happened since the list was last emptied; None unless the pool was made to keep it."""
+        return self._eviction.events
+
+    @property
+    def moved(self) -> dict[tuple[str, str], int]:
+        """Blocks moved so far, by (from, to)."""
+        return dict(self._movement.moved) if self._movement is not None else {}
 
     @property
     def capacity(self) -> int:
@@ -250,7 +320,7 @@ class Pool:
 
     def block(self, hashes: Sequence[BlockHash], index: int) -> BlockView | None:
         """What is known of block `index` of a prompt; None where it is not resident. Renews nothing."""
-        return look.block(self._root, _as_list(hashes), index)
+        return look.block(self._root, _as_list(hashes), index, self.now)
 
     def eviction_order(self, count: int | None = None) -> list[BlockHash]:
         """The next `count` cached blocks to leave (None: all), were nothing to change until then."""
@@ -271,23 +341,64 @@ class Pool:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _enter(self, lease: Lease, hashes: list[BlockHash], now: float) -> None:
-        """Walks on from the lease's end: holds what is resident, then stores the rest."""
+    def _at(self, now: float) -> None:
+        self.now = now
+        if self._movement is not None:
+            self._movement.now = now
+
+    def _enter(self, lease: Lease, hashes: list[BlockHash], now: float) -> list[int]:
+        """Walks on from the lease's end: holds what is resident, then stores the rest. Blocks found per lower tier."""
         self.now = now
         cold: list[Run] = []
-        end, at = touch(lease.run, hashes, 0, now, cold)
-        lease.run = end
+        lease.run, at = touch(lease.run, hashes, 0, now, cold)
+        below: list[int] = []
+        fits = True
+        if self._movement is not None:
+            self._movement.now = now
+            below, short = self._lift(lease, cold)
+            at -= short
+            fits = not short
         lease.length += at
         if lease.private and at:
             self._return_private(lease, min(at, len(lease.private)))
         missing = len(hashes) - at
-        if missing:
+        if missing and fits:
             ids = self._take_for(lease, missing)
             if ids:
                 new = hashes[at : at + len(ids)]
                 write(self.gpu.holds, ids, new)
                 self._store(lease, new, ids, now)
-            self._tell_emptied()
+        self._tell_emptied()
+        return below
+
+    def _lift(self, lease: Lease, cold: list[Run]) -> tuple[list[int], int]:
+        """Brings the runs that a request found below the GPU up, head first. Blocks found in each lower tier, and
+        blocks for which there is no room: those are let go again, and the request ends before them."""
+        assert self._movement is not None
+        found = [0] * (len(self.tiers) - 1)
+        for index, run in enumerate(cold):
+            size, level = len(run.hashes), run.tier.level
+            got = self._movement.lift(run, self.gpu, lambda count: self._take(count, lease))
+            found[level - 1] += got
+            if got == size:
+                lease.ready_at = max(lease.ready_at, run.ready_at)
+                continue
+            assert run.parent is not None
+            lease.run = run.parent
+            lease.ready_at = max(lease.ready_at, lease.run.ready_at)
+            rest = cold[index:]
+            for other in reversed(rest):
+                self._let_go(other)
+            return found, sum(len(other.hashes) for other in rest)
+        return found, 0
+
+    def _let_go(self, run: Run) -> None:
+        """One holder less, and no use: the run goes back to where it stood."""
+        run.refs -= 1
+        if not run.refs:
+            run.tier.held -= len(run.hashes)
+            if not run.below:
+                run.tier.order.put(run)
 
     def _take_for(self, lease: Lease, count: int) -> list[int]:
         """Physical blocks for `count` full blocks: those being filled first."""
@@ -312,6 +423,7 @@ class Pool:
         lease.length += size
         gpu.cached += size
         gpu.held += size
+        self._eviction.stored(hashes, end, gpu)
         if (
             end.refs == 1
             and end.parent is not None

@@ -31,6 +31,7 @@ class Run:
     release that left it unheld. marks: the claims that end here. counts: how many marks here and children have
     which strength; claimed: the strongest of them, None without a claim. own: the rank it keeps when nothing
     claims it. rank: the one that counts. before, before_at: the rank it had when the instant `before_at` began.
+    ready_at: when the last transfer of its blocks ends.
     moving: the time at which a transfer that brought it here ends, None when it rests.
     """
 
@@ -47,6 +48,7 @@ class Run:
         "own",
         "parent",
         "rank",
+        "ready_at",
         "refs",
         "release",
         "released_at",
@@ -73,6 +75,7 @@ class Run:
         self.rank = DEFAULT
         self.before = DEFAULT
         self.before_at = math.nan  # equal to no instant
+        self.ready_at = -math.inf
         self.standing: Standing | None = None
 
     @property

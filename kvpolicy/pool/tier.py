@@ -7,6 +7,8 @@ that place, behind every other free block and before every cached one.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from kvpolicy.pool.order import Order
 from kvpolicy.pool.run import BlockHash
 
@@ -14,8 +16,9 @@ from kvpolicy.pool.run import BlockHash
 class Tier:
     """`capacity` physical blocks of one medium.
 
-    level: 0 for the GPU, rising downwards. held: blocks that running requests hold by hash. private: blocks held
-    without a hash. protected: blocks whose rank is protected. cached: blocks with a hash, held or not.
+    level: 0 for the GPU, rising downwards. lower: the tier below. medium: its name in events.
+    held: blocks that running requests hold by hash. private: blocks held without a hash. protected: blocks whose rank
+    is protected. cached: blocks with a hash, held or not.
     """
 
     __slots__ = (
@@ -25,6 +28,8 @@ class Tier:
         "held",
         "holds",
         "level",
+        "lower",
+        "medium",
         "name",
         "order",
         "private",
@@ -36,6 +41,8 @@ class Tier:
         self.name = name
         self.level = level
         self.capacity = capacity
+        self.medium = name.upper()
+        self.lower: Tier | None = None
         self.free: list[int] = list(range(capacity, 0, -1))  # the end is the front of the queue
         self.vacated: list[int] = []  # emptied in place, first to be reused first
         self.holds: list[BlockHash] = [None] * (capacity + 1)
@@ -74,3 +81,14 @@ class Tier:
     def spare(self) -> int:
         """Blocks that hold nothing."""
         return len(self.free) + len(self.vacated)
+
+
+def stack(**capacities: int) -> tuple[Tier, ...]:
+    """Tiers from the top down, those without blocks left out (but never the first)."""
+    tiers: list[Tier] = []
+    for name, capacity in capacities.items():
+        if capacity or not tiers:
+            tiers.append(Tier(name, len(tiers), capacity))
+    for upper, lower in pairwise(tiers):
+        upper.lower = lower
+    return tuple(tiers)

@@ -64,6 +64,7 @@ def split(run: Run, at: int) -> Run:
     head.rank = run.rank
     head.before = run.before
     head.before_at = run.before_at
+    head.ready_at = run.ready_at
     run.parent = head
     run.start += at
     return head
@@ -81,6 +82,7 @@ def mergeable(head: Run, run: Run, now: float) -> bool:
         and head.tier is run.tier
         and (head.claimed is not None or head.own == run.own)
         and head.began(now) == run.began(now)
+        and (head.ready_at == run.ready_at or (head.ready_at <= now and run.ready_at <= now))
         and len(head.hashes) + len(run.hashes) <= LONGEST
     )
 
