@@ -13,9 +13,9 @@ from kvpolicy import words
 from kvpolicy.directive import Verdict
 from kvpolicy.faults import Place
 from kvpolicy.policy.compiled import Rule
+from kvpolicy.policy.contest import Guards
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.policy import Policy
-from kvpolicy.policy.resolve import Guards
 from kvpolicy.policy.show import value_json, value_text
 
 _BECAUSE = {

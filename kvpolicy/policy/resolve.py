@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from kvpolicy import words
 from kvpolicy.directive import HOLD, PIN, Retention, Ttl, Verdict
-from kvpolicy.policy.compiled import DEFAULT, Clamp, Guard, Rule
+from kvpolicy.policy.compiled import DEFAULT, Clamp, Rule
+from kvpolicy.policy.contest import STATELESS, Contest, Guards, contest, winners
 from kvpolicy.policy.limits import apply_clamps, bound_property
 from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
 from kvpolicy.policy.order import Order
@@ -24,86 +24,23 @@ from kvpolicy.policy.steps import Solver, timed_rules
 from kvpolicy.policy.terms import Constant
 
 CLOSED, OPEN, GRACE = 0, 1, 2
+Openings = tuple[Opening | None, ...]
+_TABLES_KEPT = 1024
 GRACED = ("priority", "retention", "ttl")  # what an interval in grace can still protect with
-
-
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """The candidates for one property, each after all that beat it, without those that cannot come to decide.
-
-    sure: the winners where no guard has a say, else ().
-    """
-
-    rules: tuple[Rule, ...]
-    sure: tuple[Rule, ...]
 
 
 @dataclass(slots=True)
 class Table:
-    """What decides each property while certain intervals are open. `settled`: the verdicts, where they never change."""
+    """What decides each property while certain intervals are open.
+
+    settled: the verdicts, where they never change. pure: they change with the openings alone. recent: the openings
+    that were met last, and the verdicts then: the spans of one owner come one after the other.
+    """
 
     contests: Mapping[str, Contest]
     settled: dict[str, Verdict] | None = None
-
-
-class Guards:
-    """The guards of one span in one state, each asked at most once and only when it matters."""
-
-    __slots__ = ("_answers", "state", "subject")
-
-    def __init__(self, subject: Subject, state: State) -> None:
-        self.subject, self.state = subject, state
-        self._answers: dict[int, bool] = {}
-
-    def hold(self, guard: Guard | None) -> bool:
-        """Whether a guard holds; one without data does not."""
-        if guard is None:
-            return True
-        key = id(guard)
-        answer = self._answers.get(key)
-        if answer is None:
-            answer = self._answers[key] = guard.run(self.subject, self.state) is True
-        return answer
-
-
-_STATELESS = Guards(cast("Subject", None), cast("State", None))  # for what reads neither
-
-
-def contest(rules: Iterable[Rule], order: Order) -> Contest:
-    """Put candidates in order: winners first, names where nothing else orders them."""
-    left = sorted(rules, key=lambda r: (r.name, r.place))
-    beaters = {id(r): sum(1 for o in left if o is not r and order.beats(o, r)) for r in left}
-    ranked: list[Rule] = []
-    while left:
-        free = [r for r in left if beaters[id(r)] == 0] or left[:1]  # a cycle: `check` has refused the policy
-        for rule in free:
-            left.remove(rule)
-            for other in left:
-                if order.beats(rule, other):
-                    beaters[id(other)] -= 1
-        ranked += free
-    for i, rule in enumerate(ranked):
-        if rule.guard is None and all(order.beats(rule, o) for o in ranked[i + 1 :]):
-            ranked = ranked[: i + 1]
-            break
-    sure = order.unbeaten(ranked) if all(r.guard is None for r in ranked) else ()
-    return Contest(tuple(ranked), sure)
-
-
-def winners(found: Contest, guards: Guards, order: Order) -> tuple[Rule, ...]:
-    """The unbeaten candidates. A guard is asked only where the outcome can depend on it."""
-    if found.sure:
-        return found.sure
-    standing: list[Rule] = []
-    beaten: list[Rule] = []
-    for rule in found.rules:
-        if any(order.beats(w, rule) for w in standing) or any(
-            order.beats(b, rule) and guards.hold(b.guard) for b in beaten
-        ):
-            beaten.append(rule)
-        elif guards.hold(rule.guard):
-            standing.append(rule)
-    return tuple(standing)
+    pure: bool = False
+    recent: tuple[Openings, dict[str, Verdict]] | None = None
 
 
 class Menu:
@@ -118,7 +55,9 @@ class Menu:
         self.intervals: tuple[IntervalPattern, ...] = tuple(
             dict.fromkeys(r.interval for r in self.rules if r.interval is not None)
         )
-        self._positions = {interval: i for i, interval in enumerate(self.intervals)}
+        self._all_closed = (CLOSED,) * len(self.intervals)
+        places = {interval: i for i, interval in enumerate(self.intervals)}
+        self._positions = {id(r): None if r.interval is None else places[r.interval] for r in self.rules}
         self.clamps: dict[str, tuple[Clamp, ...]] = {}
         for clamp in clamps:
             if clamp.matches_span(kind, attributes):
@@ -134,43 +73,64 @@ class Menu:
 
     def position(self, rule: Rule) -> int | None:
         """Where a rule's interval stands among the menu's."""
-        return None if rule.interval is None else self._positions[rule.interval]
+        return self._positions[id(rule)]
 
     def verdicts(self, subject: Subject, state: State, only: str | None = None) -> dict[str, Verdict]:
         """The verdict on every property that somebody sets for this span. Not to be changed by the caller.
 
         only: decide this property and ask the state nothing that it does not need.
         """
-        openings: tuple[Opening | None, ...] = ()
-        if self.intervals:
-            openings = tuple([state.opening(interval, subject) for interval in self.intervals])
-        shape = tuple([_standing(o, state.now) for o in openings]) if openings else ()
+        return self._verdicts(subject, state, self._openings(subject, state), only)
+
+    def verdicts_and_steps(self, subject: Subject, state: State) -> tuple[dict[str, Verdict], tuple[float, ...]]:
+        """Both at once: the intervals are looked up once."""
+        openings = self._openings(subject, state)
+        return self._verdicts(subject, state, openings, None), self._steps(subject, state, openings)
+
+    def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
+        """Times, soonest first, at which a verdict may change though nothing happens: see `steps`."""
+        return self._steps(subject, state, self._openings(subject, state))
+
+    def _openings(self, subject: Subject, state: State) -> Openings:
+        if not self.intervals:
+            return ()
+        opening = state.opening
+        return tuple([opening(interval, subject) for interval in self.intervals])
+
+    def _verdicts(self, subject: Subject, state: State, openings: Openings, only: str | None) -> dict[str, Verdict]:
+        if openings.count(None) == len(openings):
+            shape = self._all_closed
+        else:
+            now = state.now
+            shape = tuple([_standing(o, now) for o in openings])
         table = self._table(shape, GRACE)
-        if table.settled is not None and GRACE not in shape:
-            return table.settled
+        lingers = GRACE in shape
+        if not lingers:
+            if table.settled is not None:
+                return table.settled
+            if table.recent is not None and table.recent[0] == openings:
+                return table.recent[1]
         guards = Guards(subject, state)
         found = self._decide(table, openings, guards, only)
-        if GRACE in shape:
+        if lingers:
             lingering = self._decide(self._table(shape, OPEN), openings, guards, only, graced=True)
             for name, verdict in lingering.items():
                 if _stronger(verdict, found.get(name)):
                     found[name] = verdict
+        elif table.pure and only is None:
+            table.recent = (openings, found)
         return found
 
-    def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
-        """Times, soonest first, at which a verdict may change though nothing happens: see `steps`."""
-        if not self.timed and not self.intervals:
+    def _steps(self, subject: Subject, state: State, openings: Openings) -> tuple[float, ...]:
+        if not self.timed and openings.count(None) == len(openings):
             return ()
         solver = Solver(subject, state)
-        closed: set[IntervalPattern] = set()
-        for interval in self.intervals:
-            opening = state.opening(interval, subject)
-            if opening is None:
-                closed.add(interval)
-            elif opening.grace_until is not None and opening.grace_until > solver.now:
+        for opening in openings:
+            if opening is not None and opening.grace_until is not None and opening.grace_until > solver.now:
                 solver.times.add(opening.grace_until)
         for rule in self.timed:
-            if rule.interval not in closed:
+            at = self.position(rule)
+            if at is None or openings[at] is not None:
                 solver.rule(rule)
         return tuple(sorted(solver.times))
 
@@ -180,6 +140,8 @@ class Menu:
         key = (*shape, without)
         table = self._tables.get(key)
         if table is None:
+            if len(self._tables) >= _TABLES_KEPT:
+                self._tables.clear()
             table = self._tables[key] = self._make(shape, without)
         return table
 
@@ -191,18 +153,17 @@ class Menu:
                 rules.append(rule)
         names = sorted({name for rule in rules for name in rule.values})
         table = Table({name: contest((r for r in rules if name in r.values), self.order) for name in names})
-        settled = all(
-            c.sure and all(r.interval is None and r.values[name].fixed for r in c.sure)
-            for name, c in table.contests.items()
-        )
-        if settled and self._fixed_clamps and without == GRACE:
-            table.settled = self._decide(table, (), _STATELESS)
+        fixed = self._fixed_clamps and without == GRACE
+        won = [(r, r.values[name]) for name, c in table.contests.items() for r in c.sure]
+        table.pure = fixed and all(c.sure for c in table.contests.values()) and all(v.fixed for _, v in won)
+        if table.pure and all(r.interval is None for r, _ in won):
+            table.settled = self._decide(table, (), STATELESS)
         return table
 
     def _decide(
         self,
         table: Table,
-        openings: tuple[Opening | None, ...],
+        openings: Openings,
         guards: Guards,
         only: str | None = None,
         *,
@@ -222,9 +183,7 @@ class Menu:
             self._bind_untouched(found, guards)
         return found
 
-    def _verdict(
-        self, name: str, won: tuple[Rule, ...], openings: tuple[Opening | None, ...], guards: Guards
-    ) -> Verdict | None:
+    def _verdict(self, name: str, won: tuple[Rule, ...], openings: Openings, guards: Guards) -> Verdict | None:
         subject, state = guards.subject, guards.state
         rule = won[0] if len(won) == 1 else self._first(name, won, openings, guards)
         value = rule.values[name].run(subject, state)
@@ -240,7 +199,7 @@ class Menu:
         since, bound = (None, None) if opening is None else (opening.at, opening.bound_at)
         return Verdict(name, value, rule.name, since, bound, limited_by, self.by_kind[id(rule)], notice)
 
-    def _first(self, name: str, won: tuple[Rule, ...], openings: tuple[Opening | None, ...], guards: Guards) -> Rule:
+    def _first(self, name: str, won: tuple[Rule, ...], openings: Openings, guards: Guards) -> Rule:
         """One of several unbeaten rules, which agree on the value: the one whose interval opened last, then by name.
         Should they disagree all the same (`check` was not asked), the one whose value reads first."""
 
