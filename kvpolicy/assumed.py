@@ -6,54 +6,62 @@ asked of that state.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from kvpolicy import words
-from kvpolicy.faults import InputFault
-from kvpolicy.policy.model import NEVER, EventPattern, IntervalPattern, Opening, State, Subject
+from kvpolicy.faults import InputFault, PolicyFault
+from kvpolicy.language import syntax
+from kvpolicy.language.parse import parse
+from kvpolicy.policy.matching import Matcher, matcher
+from kvpolicy.policy.model import EventPattern, IntervalPattern, Opening, State, Subject
+from kvpolicy.policy.settle import Lets, settle
+from kvpolicy.policy.terms import Constant, Read, Term
 from kvpolicy.request import Owner
-from kvpolicy.units import UnitFault, parse_quantity
 
-_CALL = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*\(\s*(?P<within>within\s+)?(?P<argument>[^()]*?)\s*\)\s*")
-_MATCH = re.compile(r"\s*(?P<kind>[A-Za-z_]\w*)\s*(?:\[(?P<conditions>.*)\])?\s*")
-_CONDITION = re.compile(r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?:"(?P<text>[^"]*)"|(?P<word>[^\s"]+))\s*')
+_NO_LETS = Lets()
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One function's value. argument: as `State.read` gets it. kind None: for every kind; index None: every span."""
+    """One function's value. argument: as `State.read` gets it. spans: for which it holds, None for all; index: for
+    the span at that place alone."""
 
     function: str
     argument: object
     value: float | None
-    kind: str | None = None
-    conditions: tuple[tuple[str, object], ...] = ()
+    spans: Matcher | None = None
     index: int | None = None
 
     def holds_for(self, subject: Subject) -> bool:
         """Is it about this span?"""
-        if self.index is not None and self.index != subject.span:
-            return False
-        if self.kind not in (None, words.ANY_KIND, subject.kind):
-            return False
-        return all(subject.attributes.get(name) == value for name, value in self.conditions)
+        if self.index is not None:
+            return self.index == subject.span
+        return self.spans is None or self.spans.matches(subject.kind, subject.attributes)
+
+    @property
+    def breadth(self) -> tuple[bool, bool, bool, int]:
+        """Sorts narrow before broad: one span, a kind with conditions, a kind, all."""
+        spans = self.spans
+        if spans is None:
+            return self.index is None, True, True, 0
+        return True, False, spans.kind == words.ANY_KIND, -len(spans.conditions)
 
 
 class Assumed:
-    """A `State` whose functions answer from a table first. The assumption about fewer spans wins, then the later."""
+    """A `State` whose functions answer from a table first. The narrower assumption wins, then the later."""
 
     def __init__(self, base: State, assumptions: Iterable[Assumption]) -> None:
         self._base = base
         assumptions = tuple(assumptions)
         # Read by `plan`: spans of one kind may then differ in more than what rules match.
-        self.per_span = any(a.index is not None or a.conditions for a in assumptions)
+        self.per_span = any(a.index is not None or (a.spans and a.spans.conditions) for a in assumptions)
         self._table: dict[tuple[str, object], list[Assumption]] = {}
         for assumption in assumptions:
             self._table.setdefault((assumption.function, _key(assumption.argument)), []).insert(0, assumption)
         for rows in self._table.values():
-            rows.sort(key=lambda a: (a.index is None, a.kind in (None, words.ANY_KIND), -len(a.conditions)))
+            rows.sort(key=lambda a: a.breadth)
 
     @property
     def now(self) -> float:
@@ -85,75 +93,60 @@ class Assumed:
 def assume(call: str, value: str | int | float | None, span: str | int | None = None) -> Assumption:
     """Read `p95(tool.duration)`, `"800ms"`, and a span: None, its index, or a match such as `turn[agent = coder]`.
 
-    A value is in the language's notation (a number is a count, `never` and `nothing` are values). Raises InputFault.
+    A value is in the language's notation; a number is a count, None or `nothing` no data, and `never` a value.
+    Raises InputFault, in the words of `assume` in a test.
     """
-    found = _CALL.fullmatch(call)
-    if found is None:
-        raise InputFault(f"'{call}' is no call of a function; write p95(tool.duration) or idle()")
-    name = found["name"]
-    if name not in words.FUNCTIONS:
-        raise InputFault(f"'{name}' is no function; the functions are {', '.join(words.FUNCTIONS)}")
-    kind, conditions = _span(span) if isinstance(span, str) else (None, ())
-    index = span if isinstance(span, int) else None
-    argument = _argument(name, found["argument"], found["within"] is not None)
-    return Assumption(name, argument, _value(call, value), kind, conditions, index)
-
-
-def _argument(name: str, text: str, within: bool) -> object:
-    """The argument as `State.read` gets it."""
-    if within:
-        return _number(text)
-    if not text:
-        return None
-    takes = words.FUNCTIONS[name][0]
-    if takes == ("event",):
-        return EventPattern(text)
-    if takes == ("tier",):
-        return words.TIER_ALIASES.get(text, text)
-    return text
-
-
-def _value(call: str, value: str | int | float | None) -> float | None:
-    if value is None or value in ("nothing", "null"):
-        return None
-    if value == "never":
-        return NEVER
-    if isinstance(value, str):
-        return _number(value, call)
-    return float(value)
-
-
-def _number(text: str, call: str | None = None) -> float:
+    step = _parsed(call, _written(value), span if isinstance(span, str) else None)
     try:
-        return parse_quantity(text).value
-    except UnitFault as fault:
-        raise InputFault(f"{call}: {fault}" if call else str(fault)) from None
+        term = settle(step.call, _NO_LETS, "")
+        nothing = isinstance(step.value, syntax.Name) and step.value.path == ("nothing",)
+        number = None if nothing else _constant(settle(step.value, _NO_LETS, ""), call)
+        spans = None if step.span is None else matcher(step.span, _NO_LETS, "")
+    except PolicyFault as fault:
+        raise InputFault(f"'{call}': {fault.diagnostics[0].message}") from None
+    if not isinstance(term, Read):
+        raise InputFault(f"'{call}' is worked out, not measured; assume its parts")
+    argument = term.argument if term.within is None else _constant(term.within, call)
+    return Assumption(term.function, argument, number, spans, span if isinstance(span, int) else None)
 
 
-def _span(text: str) -> tuple[str, tuple[tuple[str, object], ...]]:
-    found = _MATCH.fullmatch(text)
-    if found is None or (found["kind"] not in words.SPAN_KINDS and found["kind"] != words.ANY_KIND):
-        raise InputFault(f"'{text}' is no span; write a kind, or a kind with conditions such as turn[agent = coder]")
-    conditions: list[tuple[str, object]] = []
-    for part in (found["conditions"] or "").split(","):
-        condition = _CONDITION.fullmatch(part)
-        if condition is None:
-            if part.strip():
-                raise InputFault(f"'{part.strip()}' in '{text}': only conditions such as agent = coder are read here")
-            continue
-        name = condition["name"]
-        if name not in words.ATTRIBUTES:
-            raise InputFault(f"'{name}' in '{text}' is no attribute")
-        conditions.append((name, _constant(words.ATTRIBUTES[name], condition["text"] or condition["word"])))
-    return found["kind"], tuple(conditions)
+def _parsed(call: str, value: str, span: str | None) -> syntax.Assume:
+    """The step that the parts make, its words checked."""
+    text = f"assume {call} = {value}" + ("" if span is None else f" for {span}")
+    result = parse(f'test "state" {{\n{text}\n}}', "state")
+    if result.diagnostics:
+        raise InputFault(f"'{text}': {result.diagnostics[0].message}")
+    file = result.file
+    steps = file.tests[0].steps if file is not None and len(file.tests) == 1 else ()
+    if len(steps) != 1 or not isinstance(steps[0], syntax.Assume) or (file is not None and file.rules):
+        raise InputFault(f"'{text}': write one call of a function, such as p95(tool.duration), with its value")
+    step = steps[0]
+    if step.call.function not in words.FUNCTIONS:
+        raise InputFault(f"'{step.call.function}' is no function; the functions are {', '.join(words.FUNCTIONS)}")
+    if step.span is not None:
+        if step.span.kind not in (*words.SPAN_KINDS, words.ANY_KIND):
+            raise InputFault(f"'{step.span.kind}' is no span kind; the kinds are {', '.join(words.SPAN_KINDS)}")
+        for condition in step.span.conditions:
+            if condition.attribute not in words.ATTRIBUTES:
+                raise InputFault(f"'{condition.attribute}' is no attribute; there are {', '.join(words.ATTRIBUTES)}")
+    return step
 
 
-def _constant(kind: str, text: str) -> object:
-    if kind == "bool":
-        return text in ("yes", "true")
-    if kind in ("int", "tokens"):
-        return int(_number(text))
-    return _number(text) if kind == "number" else text
+def _written(value: str | int | float | None) -> str:
+    """A value as the language writes it."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise InputFault(f"{value} is no value; write never where something cannot come")
+        return f"{value:.9f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def _constant(term: Term, call: str) -> float:
+    if not isinstance(term, Constant) or isinstance(term.value, str):
+        raise InputFault(f"'{call}': write a fixed value, such as 800ms")
+    return term.value
 
 
 def _key(argument: object) -> object:

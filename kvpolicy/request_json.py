@@ -126,11 +126,15 @@ def load_json(path: str) -> object:
     if not raw.strip():
         raise InputFault(f"{path}: empty; a JSON object is needed")
     try:
-        return json.loads(raw)
+        return json.loads(raw, parse_constant=_no_number)
     except json.JSONDecodeError as fault:
         raise InputFault(f"{path}:{fault.lineno}:{fault.colno}: not JSON: {fault.msg}") from None
     except (UnicodeDecodeError, RecursionError, ValueError):
         raise InputFault(f"{path}: not JSON text") from None
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no JSON number")
 
 
 def read_request(document: object, name: str = "request") -> Request:
@@ -256,7 +260,8 @@ def _typed(key: str, value: object, name: str, table: Mapping[str, str]) -> obje
         "status": value in words.STATUSES,
     }[kind]
     if not fits:
-        wanted = {"status": "one of " + ", ".join(words.STATUSES), "bool": "true or false"}.get(kind, f"a {kind}")
+        named = {"status": f"one of {', '.join(words.STATUSES)}", "bool": "true or false", "int": "a whole number"}
+        wanted = named.get(kind, f"a {kind}")
         raise InputFault(f"{name}: {key}: {wanted} is needed, not {_json_type(value)}")
     return value
 

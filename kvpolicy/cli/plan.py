@@ -11,7 +11,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from kvpolicy.faults import ERROR, InputFault, PolicyFault
+from kvpolicy.faults import InputFault
 
 if TYPE_CHECKING:
     from kvpolicy.adapter import Lowered
@@ -36,11 +36,12 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy import plan as planning
     from kvpolicy.plan.rows import as_json
     from kvpolicy.plan.state import run_state
+    from kvpolicy.policy.checked import open_policy
     from kvpolicy.request_json import load_json, read_request, read_state
 
     if args.now is not None and not abs(args.now) < 1e15:
         raise InputFault(f"--now must be a time in seconds, not {args.now}")
-    policy = _policy(args.files)
+    policy = open_policy(args.files)
     request = read_request(load_json(args.request), args.request)
     document = read_state({} if args.state is None else load_json(args.state), args.state or "state")
     try:
@@ -57,22 +58,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_as_text(as_json(plan, request), request, engine))
     return 0
-
-
-def _policy(files: list[str]) -> Any:
-    """The compiled policy; its errors as PolicyFault."""
-    from kvpolicy.cli.check import check
-    from kvpolicy.language.load import load
-    from kvpolicy.policy.compile import compile as compile_policy
-
-    diagnostics, _ = check(files)
-    errors = tuple(d for d in diagnostics if d.severity == ERROR)
-    if errors:
-        raise PolicyFault(errors)
-    loaded = load(files).files
-    if loaded is None:
-        raise InputFault(f"{', '.join(files)}: no policy")
-    return compile_policy(loaded)
 
 
 def _engine(name: str, plan: Plan, request: Request) -> dict[str, Any]:
