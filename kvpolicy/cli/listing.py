@@ -42,16 +42,16 @@ def as_document(files: Iterable[str], diagnostics: Iterable[Diagnostic]) -> dict
 
 
 def _lines(d: Diagnostic, texts: Mapping[str, str]) -> Iterable[str]:
-    yield _clean(f"{d.place}: {d.severity} {d.code} {d.name}: {d.message}")
+    yield as_words(f"{d.place}: {d.severity} {d.code} {d.name}: {d.message}")
     yield from _source(d.place, texts)
     for note in d.notes:
-        yield _clean(f"  {note.place}: note: {note.message}")
+        yield as_words(f"  {note.place}: note: {note.message}")
         yield from _source(note.place, texts)
     if d.witness:
         pairs = ", ".join(f"{k} = {v}" for k, v in d.witness.items() if k != "kind")
-        yield _clean(f"  for example: {d.witness.get('kind', 'any')}{f'[{pairs}]' if pairs else ''}")
+        yield as_words(f"  for example: {d.witness.get('kind', 'any')}{f'[{pairs}]' if pairs else ''}")
     if d.fix:
-        yield _clean(f"  instead: {d.fix}")
+        yield as_words(f"  instead: {d.fix}")
 
 
 def _source(place: Place, texts: Mapping[str, str]) -> Iterable[str]:
@@ -59,7 +59,7 @@ def _source(place: Place, texts: Mapping[str, str]) -> Iterable[str]:
     lines = texts.get(place.file, "").split("\n")
     if not 1 <= place.line <= len(lines) or not lines[place.line - 1].strip():
         return
-    line, column = _clean(lines[place.line - 1]), max(place.column - 1, 0)
+    line, column = as_words(lines[place.line - 1]), max(place.column - 1, 0)
     if len(line) > WIDEST:
         start = max(0, min(column - WIDEST // 2, len(line) - WIDEST))
         line, column = line[start : start + WIDEST], column - start
@@ -69,6 +69,6 @@ def _source(place: Place, texts: Mapping[str, str]) -> Iterable[str]:
     yield f"  {' ' * len(number)} | {' ' * column}{'^' * max(1, min(width, len(line) - column))}"
 
 
-def _clean(text: str) -> str:
-    """One column a character, nothing a terminal would obey."""
+def as_words(text: str) -> str:
+    """Text of somebody else's, one column a character, with nothing in it that a terminal would obey."""
     return "".join(c if c.isprintable() else " " for c in text)
