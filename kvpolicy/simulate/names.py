@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvpolicy.faults import ERROR, Diagnostic, InputFault, PolicyFault
+from kvpolicy.faults import InputFault
 from kvpolicy.simulate.baselines import BASELINES
 from kvpolicy.simulate.published import NOT_YET, PUBLISHED
 
@@ -37,23 +36,11 @@ class Contender:
 @lru_cache
 def _compiled(one: Contender) -> Policy:
     """Load, check and compile; once a process."""
-    from kvpolicy.language.check import check
     from kvpolicy.language.load import load, load_text
-    from kvpolicy.policy.analysis import analyse
-    from kvpolicy.policy.compile import compile as compile_files
+    from kvpolicy.policy.checked import examined
 
     loaded = load_text(one.text, one.name) if one.text is not None else load([one.target or one.name])
-    files, faults = loaded.files, _errors(loaded.diagnostics)
-    for look in (check, analyse):
-        if files is not None and not faults:
-            faults = _errors(look(files))
-    if files is None or faults:
-        raise PolicyFault(faults)
-    return compile_files(files)
-
-
-def _errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    return tuple(d for d in diagnostics if d.severity == ERROR)
+    return examined(loaded).policy()
 
 
 def contender(name: str) -> Contender:
