@@ -27,8 +27,8 @@ def measure(position: Position) -> list[int]:
     graph = position.graph
     required: _Edges = []
     again: _Edges = []
-    for index, is_and in enumerate(position.is_and):
-        waits = [e for e in position.forward(index) if not position.arrived(e)] if is_and else []
+    for index, is_and in enumerate(graph.waits_for_all):
+        waits = [e for e in graph.forward[index] if not position.arrived(e)] if is_and else []
         required.append([e for e in waits if not position.stale[e]])
         again.append([e for e in waits if position.stale[e]])
     found = _spread(position, required, again, None)
@@ -58,7 +58,8 @@ def _spread(
     for index, running in enumerate(position.running):
         if running or (not position.begun and index in position.entry):
             reach(index, 0)
-    for index in range(len(graph.names)):
+    due = {graph.targets[e] for e, tokens in enumerate(position.tokens) if tokens} | position.entry
+    for index in sorted(due):
         if distance[index] == UNKNOWN and position.ready(index, missing[index]):
             reach(index, 1)
     while True:
@@ -68,7 +69,7 @@ def _spread(
                 target = graph.targets[e]
                 if distance[target] != UNKNOWN or position.used_up(e):
                     continue
-                if not position.is_and[target] or graph.edges[e].is_loop or e in any_of:
+                if not graph.waits_for_all[target] or graph.edges[e].is_loop or e in any_of:
                     reach(target, distance[source] + 1)
                 elif e in needed:
                     missing[target] -= 1
@@ -89,12 +90,12 @@ def _untie(
     first_required, first = before
     best: tuple[int, int] | None = None
     for index, steps in enumerate(distance):
-        if steps != UNKNOWN or first[index] == UNKNOWN or not position.is_and[index]:
+        if steps != UNKNOWN or first[index] == UNKNOWN or not graph.waits_for_all[index]:
             continue
         if any(distance[graph.sources[e]] == UNKNOWN for e in first_required[index]):
             continue
         known = [distance[graph.sources[e]] for e in required[index] if distance[graph.sources[e]] != UNKNOWN]
-        if known or any(position.tokens[e] for e in position.forward(index)):
+        if known or any(position.tokens[e] for e in graph.forward[index]):
             candidate = (max(known, default=0) + 1, index)
             best = candidate if best is None else min(best, candidate)
     return None if best is None else (best[1], best[0])

@@ -25,10 +25,10 @@ class Position:
         "_instances",
         "_lost",
         "_taken",
+        "_visited",
         "begun",
         "entry",
         "graph",
-        "is_and",
         "running",
         "stale",
         "tokens",
@@ -37,10 +37,10 @@ class Position:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         nodes, edges = len(graph.names), len(graph.edges)
-        self.is_and = [graph.is_and(name) for name in graph.names]
         self.running = [0] * nodes
         self._instances = [0] * nodes  # started in this round, of a fan-out whose count is known
         self._lost = [0] * nodes
+        self._visited = [False] * nodes
         self.tokens = [0] * edges
         self.stale = [False] * edges  # arrived in an earlier round
         self._taken = [0] * edges
@@ -67,16 +67,16 @@ class Position:
         self.running[index] += 1
 
     def end(self, node: str) -> None:
-        """A step of `node` ended. Without a start it is taken for a lost start where the node was due."""
+        """A step of `node` ended. If none runs it is a repeat, unless the node was due: then its start was lost."""
         index = self.graph.number.get(node)
         if index is None:
             return
         if not self.running[index]:
-            due = not self.begun or self._steps(index) == 1
-            if not due and any(self.tokens[e] or self.stale[e] for e in self.graph.out_of[index]):
+            if self._visited[index] and self._steps(index) != 1:
                 return
             self.start(node)
         self._distances = None
+        self._visited[index] = True
         self.running[index] -= 1
         for edge in self.graph.out_of[index]:
             self.tokens[edge] += 1
@@ -112,6 +112,11 @@ class Position:
         """Steps of every node."""
         return {name: self._steps(index) for index, name in enumerate(self.graph.names)}
 
+    def fans(self, node: str) -> bool:
+        """Whether several instances of `node` may run at once."""
+        index = self.graph.number.get(node)
+        return index is not None and self._fans(index)
+
     def instances(self, node: str) -> int | None:
         """How many instances of `node` the edges into it ask for, where that is known."""
         index = self.graph.number.get(node)
@@ -124,31 +129,17 @@ class Position:
         return NEVER if steps == UNKNOWN else steps
 
     def ready(self, index: int, missing: int) -> bool:
-        """Whether nothing stands before the node's next visit."""
+        """Whether nothing stands before the node's next visit; `missing`: what an AND join still waits for."""
         if index in self.entry and self.begun:
             return True
         tokens = [e for e in self.graph.into[index] if self.tokens[e] and not self.used_up(e)]
-        if not self.is_and[index]:
+        if not self.graph.waits_for_all[index]:
             return bool(tokens)
         loops = any(self.graph.edges[e].is_loop for e in tokens)
         return loops or (missing == 0 and any(not self.graph.edges[e].is_loop for e in tokens))
 
-    def waits(self, index: int) -> list[int]:
-        """The edges an AND join still waits for, those apart whose source arrived in an earlier round."""
-        if not self.is_and[index]:
-            return []
-        return [e for e in self.forward(index) if not self.arrived(e) and not self.stale[e]]
-
-    def _optional(self) -> list[list[int]]:
-        return [
-            [e for e in self.forward(index) if not self.arrived(e) and self.stale[e]] if is_and else []
-            for index, is_and in enumerate(self.is_and)
-        ]
-
-    def forward(self, index: int) -> list[int]:
-        return [e for e in self.graph.into[index] if not self.graph.edges[e].is_loop]
-
     def arrived(self, e: int) -> bool:
+        """Whether the source of edge `e` has arrived since the AND join last ran; of a fan-out, every instance."""
         source = self.graph.sources[e]
         expected = self._expected(source)
         if expected is not None:
@@ -156,16 +147,16 @@ class Position:
         return self.tokens[e] > 0 and not self.running[source]
 
     def _expected(self, index: int) -> int | None:
-        for e in self.graph.into[index]:
-            times = self.graph.edges[e].times
-            if times is not None:
-                return int(times) if times.isdigit() else self._counts.get(times)
-        return None
+        times = self.graph.times[index]
+        if times is None:
+            return None
+        return int(times) if times.isdigit() else self._counts.get(times)
 
     def _fans(self, index: int) -> bool:
-        return any(self.graph.edges[e].times is not None for e in self.graph.into[index])
+        return self.graph.times[index] is not None
 
     def used_up(self, e: int) -> bool:
+        """Whether the loop edge `e` was taken as often as it may be."""
         bound = self.graph.edges[e].at_most
         return bound is not None and self._taken[e] >= bound
 
@@ -189,11 +180,11 @@ class Position:
         if not held:
             held = self._pass_barriers(index)
         forward = [e for e in held if not self.graph.edges[e].is_loop]
-        if self.is_and[index] and forward:
+        if self.graph.waits_for_all[index] and forward:
             for e in forward:
                 self.tokens[e], self.stale[e] = 0, True
                 self._taken[e] += 1
-            for e in self.forward(index):
+            for e in self.graph.forward[index]:
                 self._lost[self.graph.sources[e]] = 0
             return
         if not held:
@@ -212,7 +203,7 @@ class Position:
         self.tokens[e] = 0
         for other in self.graph.out_of[self.graph.sources[e]]:
             target = self.graph.targets[other]
-            if other != e and not self.is_and[target] and not self._parallel(index, target):
+            if other != e and not self.graph.waits_for_all[target] and not self._parallel(index, target):
                 self.tokens[other] = 0  # the way not taken
 
     def _pass_barriers(self, index: int) -> list[int]:
@@ -221,8 +212,8 @@ class Position:
             source = self.graph.sources[e]
             name = self.graph.names[source]
             if self.graph.nodes[name] == BARRIER and not self.running[source]:
-                waits = self.waits(source)
-                if self.ready(source, len(waits)):
+                waits = sum(not self.arrived(e) and not self.stale[e] for e in self.graph.forward[source])
+                if self.ready(source, waits):
                     self.barrier(name)
                     return [e]
         return []
@@ -241,7 +232,7 @@ class Position:
                 if self.graph.edges[e].is_loop:
                     continue
                 target = self.graph.targets[e]
-                if self.is_and[target]:
+                if self.graph.waits_for_all[target]:
                     joins.setdefault(target, set()).add(e)
                 if target not in seen:
                     seen.add(target)

@@ -21,12 +21,24 @@ _TOLD = ("step_start", "step_end", "barrier", "branch_pruned")  # a pruned insta
 class Run:
     """One run: its position in the graph, and when its running steps began."""
 
-    __slots__ = ("explicit", "position", "started")
+    __slots__ = ("_latest", "explicit", "position", "started")
 
     def __init__(self, graph: Graph | None) -> None:
         self.position = Position(graph) if graph is not None else None
         self.started: dict[str | None, list[float]] = {}
         self.explicit = False  # step events are sent for it
+        self._latest: dict[str | None, tuple[float, str]] = {}
+
+    def news(self, name: str, node: str | None, at: float) -> bool:
+        """Whether a step event is neither late nor a repeat; instances of a fan-out may begin and end together."""
+        latest = self._latest.get(node)
+        if latest is not None and (at < latest[0] or ((at, name) == latest and not self._fans(node))):
+            return False
+        self._latest[node] = (at, name)
+        return True
+
+    def _fans(self, node: str | None) -> bool:
+        return self.position is None or node is None or self.position.fans(node)
 
 
 class Runs:
@@ -63,6 +75,8 @@ class Runs:
             # From now on the run is told, not guessed; what was guessed so far gives way.
             run.explicit, run.started = True, {}
             run.position = Position(self.graph) if self.graph is not None else None
+        if name in ("step_start", "step_end") and not run.news(name, node, at):
+            return None
         if run.position is not None:
             for times, count in counts.items():
                 run.position.fan_out(times, count)

@@ -1,0 +1,177 @@
+"""An obviously right reading of one owner's phases and intervals: every question is answered from the whole history.
+
+Shares nothing with the product but the pattern classes and the word tables.
+"""
+
+from __future__ import annotations
+
+from kvpolicy import words
+from kvpolicy.policy.model import EventPattern, IntervalPattern
+
+TARGET = words.PHASE_AFTER
+
+
+def fits(pattern: EventPattern, facts: dict) -> bool:
+    """Conditions of the tests are equalities only."""
+    return pattern.name == facts["name"] and all(facts.get(a) in values for a, _, values in pattern.conditions)
+
+
+class Reading:
+    """Walks a history of ("arrive", t) ("touched", t) ("answer", t, calls, finished) ("event", t, name, facts)."""
+
+    def __init__(self, pattern: IntervalPattern, history: list, now: float) -> None:
+        self.pattern = pattern
+        self.phase, self.since = "idle", 0.0
+        self.calls: list[dict] = []
+        self.returned: set = set()
+        self.seen: set = set()
+        self.open: list[dict] = []
+        self.linger: tuple[float, float] | None = None
+        self.running = 0
+        self.quiet: float | None = None
+        for step in history:
+            self.sleep(step[1])
+            getattr(self, step[0])(*step[1:])
+        self.sleep(now)
+
+    # what is asked
+    def opening(self) -> tuple[float, float | None] | None:
+        """(opened at, end of the grace)."""
+        if self.open:
+            return self.open[-1]["at"], None
+        return self.linger
+
+    # what happens
+    def sleep(self, now: float) -> None:
+        if self.quiet is not None and self.quiet <= now:
+            at, self.quiet = self.quiet, None
+            if self.running == 0 and self.phase == "running":
+                self.go("idle", at, None)
+        if self.linger is not None and self.linger[1] <= now:
+            self.linger = None
+
+    def arrive(self, t: float) -> None:
+        self.running += 1
+        self.quiet = None
+        if self.phase == "tool_pause":
+            for call in list(self.calls):
+                self.result(t, call, {"name": "tool_result", **call})
+        elif self.phase == "human_pause":
+            self.event(t, "turn_start", {})
+        else:
+            self.go("running", t, None)
+
+    def touched(self, t: float) -> None:
+        self.linger = None
+
+    def answer(self, t: float, calls: list, finished: bool | None) -> None:
+        self.running -= 1
+        for tool, call in calls:
+            self.event(t, "tool_call", {"tool": tool, "call": call})
+        if calls or self.running:
+            return
+        if finished:
+            self.event(t, "turn_end", {})
+        elif self.phase == "running":
+            self.quiet = t + 2.0
+
+    def event(self, t: float, name: str, facts: dict) -> None:
+        facts = {"name": name, **{k: v for k, v in facts.items() if v is not None}}
+        target = TARGET.get(name)
+        if (
+            self.phase == "ended"
+            and target is not None
+            and target != "ended"
+            and name not in ("branch_start", "resume")
+        ):
+            return
+        if name == "tool_call":
+            self.call(t, facts)
+        elif name == "tool_result":
+            self.find_result(t, facts)
+        elif target is None:
+            self.close_until(facts, None)
+            self.start(t, facts, None, news=True)
+        elif t >= self.since:
+            if "ended" in (target, self.phase):
+                self.calls = []
+            self.go("tool_pause" if self.calls else target, t, name, facts)
+            self.announce(t, facts, target)
+        if self.phase == "ended":
+            self.linger = None
+
+    def call(self, t: float, facts: dict) -> None:
+        call = {"tool": facts.get("tool"), "call": facts.get("call")}
+        known = [c["call"] for c in self.calls] + list(self.returned)
+        if call["call"] is not None and call["call"] in known:
+            return
+        if t < self.since and self.phase != "tool_pause":
+            return
+        self.calls.append(call)
+        self.go("tool_pause", t, "tool_call", facts)
+        self.start(t, facts, call, news=True)
+
+    def find_result(self, t: float, facts: dict) -> None:
+        wanted, tool = facts.get("call"), facts.get("tool")
+        if wanted is not None and wanted in self.returned:
+            return
+        by_id = [c for c in self.calls if wanted is not None and c["call"] == wanted]
+        by_tool = [
+            c
+            for c in self.calls
+            if (wanted is None or c["call"] is None) and (tool is None or c["tool"] is None or c["tool"] == tool)
+        ]
+        match = (by_id or by_tool or [None])[0]
+        if match is not None:
+            self.result(t, match, {**{k: v for k, v in match.items() if v is not None}, **facts})
+        elif not self.calls and self.phase != "human_pause" and t >= self.since:
+            self.go("running", t, "tool_result", facts)
+            self.announce(t, facts, "running")
+
+    def result(self, t: float, call: dict, facts: dict) -> None:
+        self.calls = [c for c in self.calls if c is not call]
+        if call["call"] is not None:
+            self.returned.add(call["call"])
+        self.go("tool_pause" if self.calls else "running", t, "tool_result", facts, call)
+        self.announce(t, facts, "running")
+
+    def go(self, phase: str, t: float, name: str | None, facts: dict | None = None, closed: dict | None = None) -> None:
+        """Into a phase: what `until` closes, then what the phase before had opened."""
+        moved = phase != self.phase
+        if facts is not None:
+            self.close_until(facts, closed, t)
+        if moved:
+            self.phase, self.since, self.seen = phase, max(t, self.since), set()
+            self.quiet = None
+            gone = [row for row in self.open if row["by_phase"]]
+            self.remove(gone, t, name)
+
+    def close_until(self, facts: dict, closed: dict | None, t: float = 0.0) -> None:
+        until = self.pattern.until
+        if until is None:
+            gone = [row for row in self.open if closed is not None and row["call"] is closed]
+        elif fits(until, facts):
+            gone = [row for row in self.open if row["call"] is None or row["call"] is closed]
+        else:
+            gone = []
+        self.remove(gone, t, facts["name"])
+
+    def remove(self, gone: list[dict], t: float, name: str | None) -> None:
+        if gone:
+            self.open = [row for row in self.open if all(row is not g for g in gone)]
+            if name in ("tool_result", "turn_start"):
+                self.linger = (gone[-1]["at"], t + 30.0)
+
+    def announce(self, t: float, facts: dict, target: str) -> None:
+        """A phase event opens if its phase is the owner's, and if this phase has not seen it yet."""
+        news = self.phase == target and facts["name"] not in self.seen
+        if news:
+            self.seen.add(facts["name"])
+        self.start(t, facts, None, news)
+
+    def start(self, t: float, facts: dict, call: dict | None, news: bool) -> None:
+        if not news or not fits(self.pattern.start, facts):
+            return
+        bound = self.pattern.until is None or self.pattern.until.name == "tool_result"
+        by_phase = facts["name"] in TARGET
+        self.open.append({"at": t, "call": call if bound else None, "by_phase": by_phase})
