@@ -1,5 +1,5 @@
-"""The documentation is tested: every ```kvp block passes `kvp check`, every ```python block runs, every link and
-every `make` target and `kvp` command named in a text exists.
+"""The documentation is tested: every ```kvp block passes `kvp check`, every ```python block runs, every link,
+path, `make` target and `kvp` command named in a text exists.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def test_links_targets_and_commands_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for path in re.findall(r"`((?:kvpolicy|grammar|policies|adapters|tests|docs)/[\w./]*)`", text):
+        assert "NAME" in path or (ROOT / path).exists(), f"{page.name} names {path}"
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets
     assert set(re.findall(r"`kvp ([a-z]+)", text)) <= set(dispatcher.offered())
