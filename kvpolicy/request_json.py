@@ -22,6 +22,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
 
 LARGEST_DOCUMENT = 64 << 20  # bytes; a request is kilobytes
+MOST_BLOCKS = 200_000  # of one request: every block is a row of the answer
 TIME_UNITS: dict[str, float] = {
     **words.DURATION_UNITS,
     "milliseconds": 0.001,
@@ -143,6 +144,8 @@ def read_request(document: object, name: str = "request") -> Request:
     Static attributes stand at top level, a span's own in the span. Raises InputFault naming the key.
     """
     model = _checked(_Request, document, name)
+    if model.tokens > MOST_BLOCKS * model.block_size:
+        raise InputFault(f"{name}: tokens: {model.tokens} tokens are more than {MOST_BLOCKS} blocks")
     attributes = _attributes(model.model_extra or {}, name)
     spans = tuple(
         Span(span.kind, span.start, span.end, _own(span.model_extra or {}, f"{name}: spans[{i}]"))

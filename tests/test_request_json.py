@@ -69,6 +69,7 @@ def test_a_small_request() -> None:
         ({"tokens": -1}, "R.json: tokens: "),
         ({"tokens": True}, "R.json: tokens: "),
         ({"block_size": 0}, "R.json: block_size: "),
+        ({"tokens": 1 << 39}, "R.json: tokens: 549755813888 tokens are more than 200000 blocks"),
         ({"owner": {"tennant": "t"}}, "R.json: owner.tennant: there is no such key"),
         ({"owner": "t"}, "R.json: owner: "),
         ({"spans": [{"kind": "system", "start": 0, "end": 40}, {"kind": "turn"}]}, "R.json: spans[1].start: "),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvpolicy import words
-from kvpolicy.directive import DROP, HOLD, PIN, Directive, Retention, Verdict
+from kvpolicy.directive import DROP, HOLD, PIN, Directive, Retention, TierRung, Verdict
 from kvpolicy.request import Span
 
 UNTIL_EVENT_S = 3600.0  # `hold until E` ends after this, unless `at most` says otherwise
@@ -31,8 +31,29 @@ def start_clocks(index: int, span: Span, verdicts: Mapping[str, Verdict], now: f
     return Directive(index, span.kind, span.start, span.end, *clock_values(span.kind, verdicts, now))
 
 
-def clock_values(kind: str, verdicts: Mapping[str, Verdict], now: float) -> tuple[Any, ...]:
+class Common(NamedTuple):
     """The fields of a directive after `end`, in their order: what spans with the same verdicts have in common."""
+
+    priority: int
+    retention: Retention
+    protected_until: float | None
+    expires: float | None
+    ttl: float | None
+    ttl_fixed: bool
+    lifetime: str
+    hold_after_release: float | None
+    tier: tuple[TierRung, ...] | None
+    prefetch: bool | float
+    admit: bool
+    replicas: int | str
+    place: str
+    share: str
+    rules: Mapping[str, str]
+    drop_by_kind: bool
+
+
+def clock_values(kind: str, verdicts: Mapping[str, Verdict], now: float) -> Common:
+    """A span's verdicts with their defaults and clocks, wherever the span stands."""
     values: dict[str, Any] = {}
     rules: dict[str, str] = {}
     for name, verdict in verdicts.items():
@@ -53,7 +74,7 @@ def clock_values(kind: str, verdicts: Mapping[str, Verdict], now: float) -> tupl
     ttl, fixed = None, False
     if "ttl" in values and priority > words.DEFAULT_PRIORITY:  # it says how long a span stays ABOVE the default
         ttl, fixed = values["ttl"].seconds, values["ttl"].fixed
-    return (
+    return Common(
         priority,
         retention,
         protected_until,
@@ -80,7 +101,7 @@ def is_protected(directive: Directive, now: float) -> bool:
     return directive.protected_until is not None and now < directive.protected_until
 
 
-def next_end(directive: Directive, now: float, idle_since: float | None) -> float:
+def next_end(directive: Directive | Common, now: float, idle_since: float | None) -> float:
     """The first time after `now` at which one of the directive's own clocks changes something; inf for none."""
     soonest = inf
     for end in (directive.protected_until, directive.expires):

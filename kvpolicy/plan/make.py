@@ -16,7 +16,7 @@ from kvpolicy.blocks import lay_out
 from kvpolicy.directive import Directive, Plan, Verdict
 from kvpolicy.faults import Notice
 from kvpolicy.plan.alike import is_of_the_owner
-from kvpolicy.plan.clocks import clock_values, next_end
+from kvpolicy.plan.clocks import Common, clock_values, next_end
 from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, shorter_than_block, unplaced_from
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.request import Owner, Request
@@ -38,11 +38,11 @@ class Resolver(Protocol):
 class _Answer:
     """What the policy says of a span, and of every span like it in this request.
 
-    values: a directive's fields after `end`. lapse: the first time at which it may change, inf for none.
+    values: None where no rule touches it. lapse: the first time at which it may change, inf for none.
     strained: verdicts that were brought into their range.
     """
 
-    values: tuple[Any, ...] | None
+    values: Common | None
     share: str
     lapse: float
     strained: tuple[Verdict, ...] = ()
@@ -114,9 +114,8 @@ def _ask(policy: Resolver, subject: Subject, state: State, now: float, idle_sinc
     if not verdicts:
         return _Answer(None, words.DEFAULT_SHARE, lapse)
     values = clock_values(subject.kind, verdicts, now)
-    directive = Directive(subject.span, subject.kind, 0, 0, *values)
     strained = tuple(v for v in verdicts.values() if v.limited_by is not None or v.notice is not None)
-    return _Answer(values, directive.share, min(lapse, next_end(directive, now, idle_since)), strained)
+    return _Answer(values, values.share, min(lapse, next_end(values, now, idle_since)), strained)
 
 
 def _facts(request: Request, state: State) -> dict[str, Any]:
