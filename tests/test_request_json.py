@@ -172,7 +172,6 @@ def test_functions_are_read_in_the_languages_notation() -> None:
     assert not rows[5].holds_for(short)
 
 
-@pytest.mark.xfail(reason="the grammar does not read `within` yet", strict=False)
 def test_a_horizon_is_an_argument_in_seconds() -> None:
     (row,) = functions({"call": "reuse_probability( within 30s )", "value": "40%"})
     assert (row.function, row.argument, row.value) == ("reuse_probability", 30.0, 0.4)
