@@ -1,0 +1,160 @@
+"""Graphs from their sources, their loops, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import networkx
+import pytest
+import yaml
+
+from kvpolicy.faults import ERROR, NOTICE, InputFault
+from kvpolicy.language.parse import parse
+from kvpolicy.policy.model import NEVER
+from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.position import Position
+
+CASES = Path(os.environ.get("KVPOLICY_DATA", Path(__file__).parents[3] / "shared" / "data")).parent / "cases/cases.yaml"
+
+RESEARCH = """
+workflow research {
+  agent planner, searcher, writer
+  barrier judge
+  planner -> searcher * n -> judge -> writer
+  loop judge -> searcher at most 3
+}
+"""
+
+
+def block(text: str) -> Graph:
+    file = parse(text, "w.kvp").file
+    assert file is not None
+    return Graph.build(file.workflows[0])
+
+
+def codes(graph: Graph) -> list[str]:
+    return [d.name for d in graph.check()]
+
+
+def test_a_workflow_block() -> None:
+    graph = block(RESEARCH)
+    assert graph.nodes == {"planner": "agent", "searcher": "agent", "writer": "agent", "judge": "barrier"}
+    assert [(e.source, e.target, e.times, e.at_most) for e in graph.edges] == [
+        ("planner", "searcher", "n", None),
+        ("searcher", "judge", None, None),
+        ("judge", "writer", None, None),
+        ("judge", "searcher", None, 3),
+    ]
+    assert graph.joins == {"judge": "and"}
+    assert graph.loops() == (("searcher", "judge"),)
+    assert graph.check() == ()
+    assert Position(graph).all_steps() == {"planner": 0, "searcher": 1, "judge": 2, "writer": 3}
+
+
+def test_the_same_graph_from_json_and_networkx() -> None:
+    document = {
+        "nodes": ["a", "b", "judge"],
+        "edges": [["a", "judge"], {"from": "b", "to": "judge", "probability": 0.5}],
+        "joins": {"judge": "and"},
+        "loops": [{"from": "judge", "to": "a", "at_most": 3}],
+    }
+    drawn = networkx.DiGraph()
+    drawn.add_node("a")
+    drawn.add_node("b")
+    drawn.add_node("judge", join="and")
+    drawn.add_edge("a", "judge")
+    drawn.add_edge("b", "judge", probability=0.5)
+    drawn.add_edge("judge", "a", loop=True, at_most=3)
+    one, two = Graph.build(document), Graph.build(drawn)
+    assert (one.nodes, one.joins, set(one.edges)) == (two.nodes, two.joins, set(two.edges))
+    assert one.loops() == (("a", "judge"),)
+    assert Graph.build(one) is one
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        7,
+        [],
+        {"nodes": "ab"},
+        {"nodes": [1]},
+        {"nodes": ["a"], "edges": [["a"]]},
+        {"nodes": ["a"], "edges": [["a", "a", "a"]]},
+        {"nodes": ["a"], "joins": ["a"]},
+        {"nodes": ["a"], "joins": {"a": "xor"}},
+        {"nodes": ["a"], "loops": [{"from": "a", "to": "a", "at_most": -1}]},
+        {"nodes": ["a"], "edges": [{"from": "a", "to": "a", "probability": 2}]},
+        networkx.Graph([("a", "b")]),
+    ],
+)
+def test_what_is_no_graph_is_refused(document: object) -> None:
+    with pytest.raises(InputFault):
+        Graph.build(document)
+
+
+def test_nodes_that_are_wrong_are_named() -> None:
+    twice = Graph.build({"nodes": ["a", "b", "a"], "edges": [["a", "b"], ["b", "ghost"]]})
+    assert codes(twice) == ["name-defined-twice", "unknown-name"]
+    assert "'ghost'" in twice.check()[1].message
+    unreached = Graph.build(
+        {"nodes": ["a", "b", "c", "d", "e"], "edges": [["a", "b"], ["c", "d"], ["d", "c"], ["d", "b"]]}
+    )
+    found = unreached.check()
+    assert [(d.name, d.severity) for d in found] == [("UNREACHABLE_NODE", NOTICE)] * 3
+    assert [name in d.message for name, d in zip("cde", found, strict=True)] == [True] * 3
+    assert Position(unreached).steps("c") == NEVER
+
+
+@pytest.mark.parametrize(
+    ("edges", "loops", "named"),
+    [
+        ([["a", "b"], ["b", "a"]], [], ("a", "b")),
+        ([["s", "a"], ["a", "b"], ["b", "c"], ["c", "a"]], [], ("a", "b", "c")),
+        ([["s", "s"]], [], ("s",)),
+        ([["s", "a"], ["a", "b"]], [{"from": "b", "to": "a"}], ("a", "b")),
+        ([["s", "a"], ["a", "b"]], [{"from": "b", "to": "a", "at_most": 3}], None),
+        ([["s", "a"], ["a", "b"], ["b", "a"], ["b", "end"]], [], None),
+        # the way out of the inner loop leads to another one that has none
+        ([["s", "a"], ["a", "s"], ["a", "x"], ["x", "y"], ["y", "x"]], [], ("x", "y")),
+    ],
+)
+def test_a_loop_without_an_exit(edges: list, loops: list, named: tuple[str, ...] | None) -> None:
+    names = dict.fromkeys(name for edge in edges for name in edge)
+    found = Graph.build({"nodes": [*names], "edges": edges, "loops": loops}).check()
+    if named is None:
+        assert found == ()
+        return
+    (fault,) = found
+    assert (fault.code, fault.name, fault.severity) == ("KVP214", "loop-without-exit", ERROR)
+    assert " -> ".join((*named, named[0])) in fault.message
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the cases are not here")
+def test_case_c29() -> None:
+    """The plan-act-check loop, literally; 4 rounds take the closing edge 3 times."""
+    case = next(row for row in yaml.safe_load(CASES.read_text())["cases"] if row["id"] == "C29")
+    expected = {row["subject"]: row["value"] for row in case["expect"]}
+    given = case["input"]
+    graph = Graph.build({key: given[key] for key in ("nodes", "edges", "loop")})
+    assert not [d for d in graph.check() if d.severity == ERROR]
+    assert [list(loop) for loop in graph.loops()] == expected["reported loops"]
+    now = Position(graph)
+    now.start("act")
+    for node in ("check", "plan", "finish"):
+        assert now.steps(node) == expected[f"steps_to({node} | now=act)"]
+    assert now.steps("act") == 0
+    now.end("act")
+    assert now.steps("act") == expected["steps_to(act | now=act), next visit"]
+    late = Position(graph)
+    for round_ in range(4):
+        for node in ("plan", "act", "check"):
+            late.start(node)
+            if (round_, node) != (3, "check"):
+                late.end(node)
+    assert late.steps("finish") == expected["round 4 of 4, now=check: steps_to(finish)"]
+    assert str(late.steps("plan") is NEVER and "never") == expected["round 4 of 4, now=check: steps_to(plan)"]
+    second = given["second_graph"]
+    (fault,) = Graph.build({"nodes": second["nodes"], "edges": second["edges"]}).check()
+    assert fault.name.replace("-", "_").upper() == expected["second_graph.code"]
+    assert all(node in fault.message for node in expected["second_graph message names"])
