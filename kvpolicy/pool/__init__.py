@@ -1,7 +1,7 @@
 """The embedded engine: a pool of KV blocks with ranks, its own order of eviction, and lower tiers."""
 
 from kvpolicy.pool.lease import BlockView, Lease
-from kvpolicy.pool.mark import Mark
-from kvpolicy.pool.pool import Listener, Pool
+from kvpolicy.pool.mark import Listener, Mark
+from kvpolicy.pool.pool import Pool
 
 __all__ = ["BlockView", "Lease", "Listener", "Mark", "Pool"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from kvpolicy.pool.run import Run
 
 
@@ -29,3 +31,13 @@ class Mark:
 
     def __repr__(self) -> str:
         return f"Mark({self.claim!r}, strength={self.strength}, length={self.length})"
+
+
+class Listener(Protocol):
+    """What the claims side hears from the pool, after the pool is consistent again."""
+
+    def released(self, mark: Mark, now: float) -> None:
+        """The last block of a mark with `notify` set is held by nobody any more."""
+
+    def emptied(self, mark: Mark, now: float) -> None:
+        """The last block of a mark's prefix is gone; the mark is void."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
+from math import inf
 
 from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.pool.eviction import Eviction
@@ -194,6 +195,14 @@ class Movement(Eviction):
             run = rising
         self.move(run, gpu, places, payload[:got])
         return got
+
+    def ready_at(self, run: Run) -> float:
+        """When the last transfer of the prefix that ends with `run` ends, whoever asked for it."""
+        latest = -inf
+        while self.transfer is not None and run.parent is not None:
+            latest = max(latest, run.ready_at)
+            run = run.parent
+        return latest
 
     def raise_prefix(self, run: Run, gpu: Tier, number: int) -> int:
         """What of the prefix that ends with `run` lies below comes up, head first, as far as no higher rank has to

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pool.naive import Block, Name, NaiveLease, NaiveMark, NaivePool
+from tests.pool.naive import Block, NaiveLease, NaiveMark, NaivePool, Name
 
 TIERS = ("gpu", "cpu", "disk")
 

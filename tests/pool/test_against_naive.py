@@ -14,7 +14,8 @@ from tests.pool.naive import NaiveLease, NaiveMark, NaivePool
 from tests.pool.structure import check_structure
 
 PROMPTS = st.lists(st.integers(0, 1), max_size=9).map(tuple)
-STRENGTHS = st.sampled_from([-1, 0, 10, 20, 34, 35, 36, 50, 90, 200, 235, 300, None])
+NUMBERS = [-1, 0, 10, 20, 34, 35, 36, 50, 90, 200, 235, 300, None]
+STRENGTHS = st.sampled_from(NUMBERS)
 LATER = st.sampled_from([0, 0, 1])  # most things happen at one instant
 
 
@@ -196,7 +197,6 @@ def live(seed: int, steps: int) -> None:
     life.begin(draw.randint(1, 14))
     leases: list[tuple[Lease, NaiveLease]] = []
     marks: list[tuple[Mark, NaiveMark]] = []
-    strengths = [-1, 0, 10, 20, 34, 35, 36, 50, 90, 200, 235, 300, None]
     wide = draw.choice([1, 1, 2])
 
     def prompt() -> tuple[int, ...]:
@@ -204,7 +204,6 @@ def live(seed: int, steps: int) -> None:
 
     for _ in range(steps):
         later = draw.choice([0, 0, 1])
-        length, strength, notify = draw.randint(0, 10), draw.choice(strengths), draw.random() < 0.5
         step = draw.randint(0, 13)
         if step <= 2:
             leases.append(life.acquire(prompt(), later))
@@ -217,19 +216,30 @@ def live(seed: int, steps: int) -> None:
         elif step == 7:
             life.evict(draw.randint(0, 4), later)
         elif step == 8:
-            life.weigh_all([draw.choice(strengths) for _ in range(4)], draw.randint(0, 6), later)
+            life.weigh_all([draw.choice(NUMBERS) for _ in range(4)], draw.randint(0, 6), later)
         elif step == 9 and marks:
             life.unmark(marks.pop(draw.randrange(len(marks))), later)
         elif step == 10 and marks:
-            life.weigh(draw.choice(marks), strength, later)
+            life.weigh(draw.choice(marks), draw.choice(NUMBERS), later)
         else:
-            kind = draw.randint(0, 2)
-            if kind == 0 and leases:
-                made = life.mark_lease(draw.choice(leases), length, strength, later, notify)
-            elif kind == 1 and marks:
-                made = life.mark_mark(draw.choice(marks), length, strength, later)
-            else:
-                made = life.mark_prompt(prompt(), length, strength, later, notify)
+            made = claim(life, draw, leases, marks, prompt())
             if isinstance(made, tuple):
                 marks.append(made)
         life.agree()
+
+
+def claim(
+    life: PoolLife,
+    draw: random.Random,
+    leases: list[tuple[Lease, NaiveLease]],
+    marks: list[tuple[Mark, NaiveMark]],
+    path: tuple[int, ...],
+):
+    """A mark on a lease, on another mark or on a prompt."""
+    length, strength, notify = draw.randint(0, 10), draw.choice(NUMBERS), draw.random() < 0.5
+    later, kind = draw.choice([0, 0, 1]), draw.randint(0, 2)
+    if kind == 0 and leases:
+        return life.mark_lease(draw.choice(leases), length, strength, later, notify)
+    if kind == 1 and marks:
+        return life.mark_mark(draw.choice(marks), length, strength, later)
+    return life.mark_prompt(path, length, strength, later, notify)
