@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kvpolicy.faults import Diagnostic
+from kvpolicy.faults import Diagnostic, Place
 
 AND, OR = "and", "or"
 AGENT, TOOL, BARRIER = "agent", "tool", "barrier"
@@ -48,8 +48,10 @@ class Graph:
         *,
         name: str = "workflow",
         problems: tuple[Diagnostic, ...] = (),
+        place: Place | None = None,
     ) -> None:
         self.name = name
+        self.place = place if place is not None else Place(name, 1, 1)
         self.nodes = dict(nodes)
         merged: dict[tuple[str, str], GraphEdge] = {}
         for edge in edges:

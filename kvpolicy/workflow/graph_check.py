@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from kvpolicy.faults import NOTICE, Diagnostic, Place
+from kvpolicy.faults import NOTICE, Diagnostic
 from kvpolicy.language import codes
 from kvpolicy.workflow.graph import Graph
 
 
 def check(graph: Graph) -> tuple[Diagnostic, ...]:
     """The faults found while reading, loops without an exit (errors), and unreachable nodes (notices)."""
-    place = Place(graph.name, 1, 1)
+    place = graph.place
     found = list(graph.problems)
     for names in loops_without_exit(graph):
         found.append(

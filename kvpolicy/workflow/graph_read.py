@@ -51,7 +51,7 @@ def _from_workflow(block: syntax.Workflow) -> Graph:
                 problems.append(_unknown(end, edge.place, block.name))
         if known:
             edges.append(GraphEdge(edge.source, edge.target, edge.times, edge.at_most, edge.is_loop))
-    return Graph(nodes, edges, name=block.name, problems=tuple(problems))
+    return Graph(nodes, edges, name=block.name, problems=tuple(problems), place=block.place)
 
 
 def _from_json(document: Mapping[str, Any], name: str) -> Graph:

@@ -136,9 +136,9 @@ class Runs:
         if not others:
             self._runs.pop(_key_of(owner), None)
 
-    def position(self, owner: Owner) -> Position | None:
-        """Where the owner's run stands."""
-        run = self._find(owner)
+    def latest(self) -> Position | None:
+        """Where the run stands that began last; the beginning, where none has begun."""
+        run = next(reversed(self._runs.values()), None)
         return self.fresh if run is None else run.position
 
     def _begin(self, run: Run, node: str | None, at: float) -> None:

@@ -1,0 +1,87 @@
+"""`kvp graph`: keys, exit status, and what is said of files that hold no workflow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvpolicy.cli.main import main
+
+RESEARCH = """workflow research {
+  agent planner, searcher, writer
+  barrier judge
+  planner -> searcher * n -> judge -> writer
+  loop judge -> searcher at most 3
+}
+"""
+
+
+def graph(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
+    status = main(["graph", *words, "--format", "json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "research.kvp"
+    file.write_text(RESEARCH)
+    status, document = graph(capsys, str(file))
+    assert status == 0
+    assert {row["name"]: row["steps_to_next_use"] for row in document["nodes"]} == {
+        "planner": 0,
+        "searcher": 1,
+        "writer": 3,
+        "judge": 2,
+    }
+    assert document["edges"] == [
+        ["planner", "searcher"],
+        ["searcher", "judge"],
+        ["judge", "writer"],
+        ["judge", "searcher"],
+    ]
+    assert document["loops"] == [["searcher", "judge"]]
+    assert document["diagnostics"] == []
+
+
+def test_a_state_says_where_the_run_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, state = tmp_path / "research.kvp", tmp_path / "state.json"
+    file.write_text(RESEARCH)
+    rows = [("step_start", "planner", 0), ("step_end", "planner", 5), ("step_start", "searcher", 5)]
+    rows += [("step_start", "searcher", 5), ("step_end", "searcher", 9)]
+    events = [{"at": at, "event": name, "node": node, "session": "s"} for name, node, at in rows]
+    state.write_text(json.dumps({"events": events}))
+    status, document = graph(capsys, str(file), "--state", str(state))
+    steps = {row["name"]: row["steps_to_next_use"] for row in document["nodes"]}
+    assert (status, steps) == (0, {"planner": "never", "searcher": 0, "writer": 2, "judge": 1})
+
+
+def test_a_loop_without_an_exit_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "loop.json"
+    file.write_text(json.dumps({"nodes": ["a", "b"], "edges": [["a", "b"], ["b", "a"]]}))
+    status, document = graph(capsys, str(file))
+    assert status == 1
+    assert [d["name"] for d in document["diagnostics"]] == ["loop-without-exit"]
+    assert main(["graph", str(file)]) == 1
+    assert "a -> b -> a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["system { priority: 90 }\n", RESEARCH + RESEARCH.replace("research", "other")])
+def test_no_workflow_or_several(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "p.kvp"
+    file.write_text(text)
+    assert main(["graph", str(file), "--format", "json"]) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "workflow" in answer.err
+
+
+def test_text_shows_joins_and_names_what_is_unreachable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "w.json"
+    edges = [["a", "j"], ["b", "j"]]
+    file.write_text(json.dumps({"nodes": ["a", "b", "j", "lost"], "edges": edges, "joins": {"j": "and"}}))
+    assert main(["graph", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "after all of a, b" in shown
+    assert "'lost'" in shown
+    assert "never" in shown
