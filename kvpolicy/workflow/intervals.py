@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kvpolicy import words
 from kvpolicy.policy.model import IntervalPattern, Opening
 from kvpolicy.workflow.events import conditions_hold
-from kvpolicy.workflow.phases import Call, Step
+from kvpolicy.workflow.phases import MOST_CALLS, Call, Step
 
 RESUMES = ("tool_result", "turn_start")  # closed by these, an interval's protections linger
 GRACE_S = 30.0
@@ -92,7 +92,11 @@ class Openings:
             opening = Opening(at, at + pattern.at_most)
             until_result = pattern.until is None or pattern.until.name == "tool_result"
             call = step.opened if until_result else None
-            self.open.setdefault(number, []).append(_Open(opening, call, by_phase))
+            row = _Open(opening, call, by_phase)
+            if call is None:
+                self.open[number] = [row]  # they close together, and the innermost alone is read
+            else:
+                self.open[number] = [*self.open.get(number, ())[-MOST_CALLS + 1 :], row]
             soonest = _sooner(soonest, opening.bound_at)
         return soonest
 

@@ -13,6 +13,8 @@ from kvpolicy import words
 
 IDLE, RUNNING, TOOL_PAUSE, HUMAN_PAUSE, ENDED = words.PHASES
 REVIVES = ("branch_start", "resume")  # events that begin a new life
+MOST_CALLS = 256  # open at once; without their results the oldest are given up
+_MOST_SEEN = 256
 _REMEMBERED_RESULTS = 32  # ids of closed calls kept to know a result that is delivered twice
 
 
@@ -52,7 +54,7 @@ class Phases:
         self.phase = IDLE
         self.at = at
         self.calls: list[Call] = []
-        self.abandoned: list[Call] = []  # those that ran when the life ended, until somebody has learned from them
+        self.abandoned: list[Call] = []  # those that no result is waited for any more, until they are learned from
         self._closed_ids: dict[str, None] = {}
         self._seen: set[tuple[str, object]] = set()  # phase events seen within this phase
 
@@ -78,6 +80,8 @@ class Phases:
                 return None
             opened = Call(tool, call, at, eta)
             self.calls.append(opened)
+            if len(self.calls) > MOST_CALLS:
+                self.abandoned.append(self.calls.pop(0))
         elif name == "tool_result":
             if call is not None and call in self._closed_ids:
                 return None
@@ -93,7 +97,7 @@ class Phases:
         # INVARIANT: an owner is in tool_pause exactly while a call is open.
         step = self.enter(TOOL_PAUSE if self.calls else target, at)
         opens = self.phase == target and (opened is not None or (name, node) not in self._seen)
-        if opens:
+        if opens and len(self._seen) < _MOST_SEEN:
             self._seen.add((name, node))
         return Step(step.moved, step.left, step.since, opened, closed, opens)
 

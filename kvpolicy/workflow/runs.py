@@ -15,6 +15,7 @@ from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
 
 _Key = tuple[str | None, str | None]
+_MOST_RUNS, _MOST_NODES = 100_000, 4096
 _TOLD = ("step_start", "step_end", "barrier", "branch_pruned")  # a pruned instance of a fan-out will not arrive
 
 
@@ -35,6 +36,10 @@ class Run:
         if latest is not None and (at < latest[0] or ((at, name) == latest and not self._fans(node))):
             return False
         self._latest[node] = (at, name)
+        if len(self._latest) > _MOST_NODES:  # names of nodes are what callers say
+            forgotten = next(iter(self._latest))
+            del self._latest[forgotten]
+            self.started.pop(forgotten, None)
         return True
 
     def _fans(self, node: str | None) -> bool:
@@ -62,9 +67,7 @@ class Runs:
             node = agent if isinstance(agent, str) else None
         ended = []
         for key in keys:
-            run = self._runs.get(key)
-            if run is None:
-                run = self._runs[key] = Run(self.graph)
+            run = self._take(key)
             seconds = self._tell(run, name, node, event.at, counts)
             if seconds is not None:
                 ended.append((key[0], seconds))
@@ -97,7 +100,7 @@ class Runs:
             return
         run = self._find(owner)
         if run is None:
-            run = self._runs[_key_of(owner)] = Run(self.graph)
+            run = self._take(_key_of(owner))
         if not run.explicit and node not in run.started:
             self._begin(run, node, now)
 
@@ -152,6 +155,14 @@ class Runs:
             return {}
         told = {name: attributes.get(name) for name in self.graph.counts}
         return {n: v for n, v in told.items() if isinstance(v, int) and not isinstance(v, bool) and v >= 0}
+
+    def _take(self, key: _Key) -> Run:
+        """The run of a key, from now on the latest; the longest unspoken-of leaves where there are too many."""
+        run = self._runs.pop(key, None) or Run(self.graph)
+        self._runs[key] = run
+        if len(self._runs) > _MOST_RUNS:
+            del self._runs[next(iter(self._runs))]
+        return run
 
     def _find(self, owner: Owner) -> Run | None:
         for tenant in (owner.tenant, None):

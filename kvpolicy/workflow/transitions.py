@@ -124,7 +124,7 @@ class Transitions:
             self._deadlines.schedule(life, at + GRACE_S)
         if step.moved:
             life.unclassified_until = None
-        if life.phases.phase == ENDED:
+        if life.phases.abandoned:
             self._close_calls(life)
         self._learned.moved(life, at, step)
         life.phases.abandoned = []
