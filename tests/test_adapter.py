@@ -115,7 +115,9 @@ def test_levels_keep_the_order_and_the_range(
 # --- lifetimes (case C08) -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "ms", "s"), [("5m", 300_000, 300), ("250ms", 250, 1), ("1h", 3_600_000, 3600)])
+@pytest.mark.parametrize(
+    ("text", "ms", "s"), [("5m", 300_000, 300), ("250ms", 250, 1), ("1h", 3_600_000, 3600), ("1200ms", 1_200, 2)]
+)
 def test_lifetimes_round_up_to_the_engines_unit(text: str, ms: int, s: int) -> None:
     rule = {"priority": 80, "ttl": Ttl(parse_duration(text))}
     for engine, sent in ((MILLISECONDS, ms), (WHOLE_SECONDS, s)):
