@@ -33,7 +33,7 @@ class Limit:
 class Budget:
     """blocks: the quota over all. settle: brings one line's marks up to date after its cut has changed."""
 
-    __slots__ = ("_groups", "_heap", "_ranks", "_room", "_settle", "blocks", "limits")
+    __slots__ = ("_groups", "_heap", "_ranks", "_room", "_settle", "_turn", "blocks", "limits")
 
     def __init__(self, ranks: Ranks, blocks: int, settle: Settle, limits: tuple[Limit, ...] = ()) -> None:
         self._ranks = ranks
@@ -42,7 +42,8 @@ class Budget:
         self.limits = limits
         self._heap: list[tuple[int, int, int, Line]] = []  # priority, later first, unique, line: weakest on top
         self._room = 1024
-        self._groups: dict[tuple[int, Hashable], set[Line]] = {}
+        self._turn = 0
+        self._groups: dict[tuple[int, Hashable], dict[Line, None]] = {}
 
     def enter(self, line: Line) -> None:
         """A line has come to be protected, or is with other pieces than before."""
@@ -52,7 +53,8 @@ class Budget:
             priority = strength - PROTECTED
             if priority >= 0 and priority not in line.queued:
                 line.queued.add(priority)
-                heappush(self._heap, (priority, -since, id(line), line))
+                self._turn += 1  # of one owner's, the later leaves first; addresses would differ from run to run
+                heappush(self._heap, (priority, -since, -self._turn, line))
         if len(self._heap) > self._room:
             self._compact()
 
@@ -69,7 +71,7 @@ class Budget:
     def forget(self, line: Line) -> None:
         """The line is no more."""
         for group in [g for g, lines in self._groups.items() if line in lines] if self._groups else ():
-            self._groups[group].discard(line)
+            self._groups[group].pop(line)
             if not self._groups[group]:
                 del self._groups[group]
 
@@ -114,8 +116,8 @@ class Budget:
                     charged[group] = max(charged.get(group, 0), length)
         cut = False
         for group in charged:
-            members = self._groups.setdefault((number, group), set())
-            members.add(line)
+            members = self._groups.setdefault((number, group), {})
+            members[line] = None
             lengths = {member: _charge(limit, member, group) for member in members}
             total = sum(lengths.values())
             for member in sorted(members, key=_weakest_first):
@@ -123,7 +125,7 @@ class Budget:
                     break
                 length = lengths[member]
                 if not length:
-                    members.discard(member)
+                    members.pop(member)
                     continue
                 left = max(0, length - (total - limit.blocks))
                 self._cut(member, left, now)

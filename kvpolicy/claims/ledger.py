@@ -59,7 +59,7 @@ class Ledger:
         self.replan: Replan = _no_replan
         self.placed = 0  # plans taken up, so that a test can show who came through here
         self._turn = 0
-        self._told: set[Line] = set()
+        self._told: dict[Line, None] = {}  # in the order told: a set's order would be that of memory addresses
 
     # --- what the pool tells ------------------------------------------------------------------------------
 
@@ -67,17 +67,18 @@ class Ledger:
         """A mark's last block was let go: its line's clocks may run now."""
         mark.notify = False
         if isinstance(mark.claim, Line):
-            self._told.add(mark.claim)
+            self._told[mark.claim] = None
 
     def emptied(self, mark: Mark, now: float) -> None:
         """A mark's prefix is gone, and with it the claims behind it."""
         if isinstance(mark.claim, Line):
-            self._told.add(mark.claim)
+            self._told[mark.claim] = None
 
     def heed(self, now: float) -> None:
         """Take up what the pool has told since."""
         while self._told:
-            line = self._told.pop()
+            line = next(iter(self._told))
+            del self._told[line]
             if line.running == 0 and line.length == 0:
                 self._drop(line, now)
             else:
@@ -293,7 +294,7 @@ class Ledger:
             if line in holder.protecting:
                 self._unprotect(line)
             return
-        holder.protecting.add(line)
+        holder.protecting[line] = None
         if holder.since is None:
             self._turn += 1
             holder.since = self._turn
@@ -301,7 +302,7 @@ class Ledger:
         self.budget.keep(line, now)
 
     def _unprotect(self, line: Line) -> None:
-        line.holder.protecting.discard(line)
+        line.holder.protecting.pop(line, None)
         self.budget.forget(line)
         if not line.holder.protecting:
             line.holder.since = None
@@ -408,7 +409,7 @@ class Ledger:
         line.replan = inf
         self.timers.disarm(line)
         self._unprotect(line)
-        self._told.discard(line)
+        self._told.pop(line, None)
         if line.manual:
             for key in [key for key, other in holder.manual.items() if other is line]:
                 del holder.manual[key]

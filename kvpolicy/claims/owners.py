@@ -47,7 +47,7 @@ class Holder:
         self.chains: dict[Hashable, Chain] = {}
         self.manual: dict[Hashable, Line] = {}
         self.index: dict[Hashable, Line] = {}
-        self.protecting: set[Line] = set()
+        self.protecting: dict[Line, None] = {}
         self.since: int | None = None
 
     def lines(self) -> list[Line]:
