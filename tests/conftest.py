@@ -19,6 +19,17 @@ settings.load_profile("kvpolicy")
 LONGER = int(os.environ.get("KVPOLICY_FUZZ", "1"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update`: write golden outputs anew instead of comparing with them."""
+    parser.addoption("--update", action="store_true", help="write golden outputs anew")
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    """Whether golden outputs are to be written."""
+    return bool(request.config.getoption("--update"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Lengthen the property tests where that is asked for."""
     if LONGER == 1:

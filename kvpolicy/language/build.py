@@ -46,11 +46,11 @@ class Builder(ExpressionBuilder):
         token = children[0]
         return unquote(token) if token.type == "STRING" else str(token), self.place(token)
 
-    def defined(self, token: Token) -> str:
+    def defined(self, token: Token, quotable: bool = True) -> str:
         """The name that `token` gives to something; a reserved word is told."""
         if token.type in {"STRING", "LABEL"}:
             return unquote(token)
-        self._refuse_reserved(str(token), self.place(token))
+        self._refuse_reserved(str(token), self.place(token), quotable)
         return str(token)
 
     def _named(self, pair: tuple[str, Place], quoted_is_fine: bool = True) -> str:
@@ -60,9 +60,9 @@ class Builder(ExpressionBuilder):
             self._refuse_reserved(name, place)
         return name
 
-    def _refuse_reserved(self, name: str, place: Place) -> None:
+    def _refuse_reserved(self, name: str, place: Place, quotable: bool = True) -> None:
         if name in words.RESERVED:
-            self.faults.append(reserved(name, place))
+            self.faults.append(reserved(name, place, quotable))
 
     def path(self, children: Children) -> tuple[tuple[str, ...], Place]:
         pairs = [child for child in children if not isinstance(child, Token)]
@@ -97,7 +97,7 @@ class Builder(ExpressionBuilder):
 
     def let(self, children: Children) -> syntax.Let:
         _, name, _, (value, _) = children
-        return syntax.Let(self.defined(name), value, self.place(name))
+        return syntax.Let(self.defined(name, quotable=False), value, self.place(name))
 
     # --- workflows --------------------------------------------------------------------------------------
 
@@ -285,8 +285,7 @@ def flat(parts: Iterable[Any]) -> Iterable[Any]:
             yield part
 
 
-def reserved(name: str, place: Place) -> Diagnostic:
-    """The diagnostic of a reserved word used as a name."""
-    return codes.RESERVED_WORD.at(
-        place, f"'{name}' is a word of the language and cannot be a name", fix=f'write another name, or "{name}"'
-    )
+def reserved(name: str, place: Place, quotable: bool = True) -> Diagnostic:
+    """The diagnostic of a reserved word used as a name. quotable: whether a string may stand there instead."""
+    fix = f'write another name, or "{name}"' if quotable else "write another name"
+    return codes.RESERVED_WORD.at(place, f"'{name}' is a word of the language and cannot be a name", fix=fix)

@@ -6,9 +6,10 @@ functions in a visible tuple, each over one part of the language.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
-from kvpolicy.faults import ERROR, Diagnostic
+from kvpolicy.faults import ERROR, Diagnostic, Place
 from kvpolicy.language import syntax
 from kvpolicy.language.check_names import check_definitions, check_layers, check_over, check_uses, check_workflows
 from kvpolicy.language.check_rules import check_limits, check_rules
@@ -18,6 +19,7 @@ from kvpolicy.language.load import LoadResult
 from kvpolicy.language.scope import scope_of
 from kvpolicy.language.types import Typer
 
+_VALUE_START = re.compile(r"[A-Za-z_]\w*[ \t]*:[ \t]*")
 Pass = Callable[[syntax.FileSet, Typer], None]
 
 PASSES: tuple[Pass, ...] = (
@@ -46,8 +48,26 @@ def check(files: syntax.FileSet, skipped: Iterable[str] = ()) -> tuple[Diagnosti
 
 def examine(loaded: LoadResult) -> tuple[Diagnostic, ...]:
     """The diagnostics of loading and of `check` together: also a file with faults of syntax has its words checked."""
-    found = check(loaded.partial, loaded.skipped)
+    texts = {member.file.name: member.file.text for member in loaded.partial.members}
+    told = [_reach(fault.place, texts.get(fault.place.file, "")) for fault in loaded.diagnostics]
+    found = [fault for fault in check(loaded.partial, loaded.skipped) if not any(_within(fault.place, p) for p in told)]
     return tuple(sorted((*loaded.diagnostics, *found), key=lambda fault: (fault.place, fault.code)))
+
+
+def _reach(place: Place, text: str) -> Place:
+    """A fault of syntax with what stands in front of it in the same value: cut short, that says nothing more."""
+    lines = text.split("\n")
+    if not 0 < place.line <= len(lines):
+        return place
+    front = lines[place.line - 1][: place.column - 1]
+    begin = max((found.end() for found in _VALUE_START.finditer(front)), default=place.column - 1)
+    return Place(place.file, place.line, begin + 1, place.end_line or place.line, place.end_column)
+
+
+def _within(place: Place, told: Place) -> bool:
+    """Whether a place begins inside one that a fault of syntax was told at."""
+    begins = (place.line, place.column)
+    return place.file == told.file and (told.line, told.column) <= begins < (told.end_line, told.end_column)
 
 
 def faulty(diagnostics: Iterable[Diagnostic]) -> bool:

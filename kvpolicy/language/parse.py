@@ -47,7 +47,7 @@ def parse(text: str, name: str) -> ParseResult:
     with _LOCK:
         lark, builder = parser()
         builder.begin(name)
-        recovery = Recovery(text, name)
+        recovery = Recovery(text, name, builder.faults)
         # The collector would walk the growing tree again and again: a third of the time of a large parse.
         stopped = len(text) > _LARGE and gc.isenabled()
         if stopped:

@@ -16,7 +16,7 @@ from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from kvpolicy import words
-from kvpolicy.faults import Diagnostic
+from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import wording
 
 TOP, LAYER, ON, WORKFLOW, TEST, BODY, SET = "file", "layer", "on", "workflow", "test", "body", "set"
@@ -39,12 +39,14 @@ MOST_FAULTS = 50  # a text with more is told so far
 class Recovery:
     """The faults of one text, and the way past each."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, built: list[Diagnostic]) -> None:
         self.text = text
         self.name = name
         self.faults: list[Diagnostic] = []
+        self._built = built  # the builder's own faults
         self.skipped: list[str] = []
         self._resumed_at = -1
+        self._dropped = 0  # where the half-built part begins that goes
 
     def on_error(self, error: UnexpectedInput) -> bool:
         """Record the fault and move on; False where nothing more can be read."""
@@ -57,6 +59,7 @@ class Recovery:
             at = error.pos_in_stream or 0
             token = Token("CHARACTER", self.text[at : at + 1], at, error.line, error.column)
         start = token.start_pos if token.start_pos is not None and token.type != "$END" else len(self.text)
+        finish(state)
         fault = wording.Fault(
             text=self.text,
             file=self.name,
@@ -71,10 +74,12 @@ class Recovery:
             self.faults.append(told)
         if token.type == "$END" or len(self.faults) >= MOST_FAULTS:
             return False
-        resume = self._resynchronise(state, start, fault.unclosed_at)
+        self._dropped = start
+        resume = self._resynchronise(state, start, fault)
+        begin = self.text.rfind("\n", 0, self._dropped) + 1
+        self.skipped.append(self.text[begin : max(begin, len(self.text) if resume is None else resume)])
         if resume is None:
             return False
-        self.skipped.append(self.text[start:resume])
         self._resumed_at = resume
         lexer_state = interactive.lexer_thread.state
         counter = lexer_state.line_ctr
@@ -83,16 +88,22 @@ class Recovery:
         counter.line_start_pos = self.text.rfind("\n", 0, resume) + 1
         counter.column = resume - counter.line_start_pos + 1
         lexer_state.last_token = None
+        # What is read again is told again.
+        here = (counter.line, counter.column)
+        self._built[:] = [fault for fault in self._built if (fault.place.line, fault.place.column) < here]
         return True
 
     # --- where to go on ---------------------------------------------------------------------------------
 
-    def _resynchronise(self, state: Any, start: int, unclosed_at: int | None) -> int | None:
+    def _resynchronise(self, state: Any, start: int, fault: wording.Fault) -> int | None:
         """Drop the half-built part from the parser's stacks, and answer the position at which to read on."""
-        pop_to_block(state)
-        if unclosed_at is not None:  # a `}` is missing before `unclosed_at`: what it belongs to goes
-            start = unclosed_at
+        self._drop(pop_to_block(state))
+        at_start = fault.unclosed_at is not None or fault.swallowed_at is not None
+        if fault.unclosed_at is not None:  # a `}` is missing before it: what it belongs to goes
+            start = fault.unclosed_at
             self._close_body(state)
+        elif fault.swallowed_at is not None:
+            start = fault.swallowed_at
         block = block_of(state)
         depth = 0
         position = start
@@ -113,7 +124,7 @@ class Recovery:
             elif depth == 0 and moved and (text[0].isalpha() or text[0] in '_"['):
                 if line_start and text in _STATEMENTS and block != SET and self._pop_until(state, text.upper()):
                     return position
-                if self._starts(block, text, position, start, line_start):
+                if self._starts(block, text, position, line_start, position > start or at_start):
                     return position
             if text == "\n":
                 line_start = True
@@ -122,29 +133,40 @@ class Recovery:
             position = piece.end()
         return None
 
-    def _starts(self, block: str, word: str, position: int, start: int, line_start: bool) -> bool:
-        """Whether something that `block` may hold begins here."""
+    def _starts(self, block: str, word: str, position: int, line_start: bool, moved: bool) -> bool:
+        """Whether something that `block` may hold begins here. moved: this is not the word that the fault is at."""
         if word in _STARTERS.get(block, ()):
             if block == TEST:
                 return not (word == "at" and re.match(r"at\s+(most|least)\b", self.text[position : position + 40]))
-            return line_start or position > start and block != WORKFLOW
-        if block == BODY and position > start:
+            return line_start or (moved and block != WORKFLOW)
+        if block == BODY and moved:
             return word not in words.SPAN_KINDS and _PROPERTY_START.match(self.text, position) is not None
-        if block in {TOP, LAYER, ON} and (position > start or position != self._resumed_at):
+        if block in {TOP, LAYER, ON} and moved:
             return line_start and _RULE_START.match(self.text, position) is not None
         return False
 
     def _at_line_start(self, position: int) -> bool:
         return not self.text[self.text.rfind("\n", 0, position) + 1 : position].strip()
 
+    def _drop(self, values: list[Any]) -> None:
+        """Remember where what goes begins: names may have been defined in it."""
+        for value in values:
+            if isinstance(value, Token) and value.start_pos is not None:
+                self._dropped = min(self._dropped, value.start_pos)
+            elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Place):  # a label or a name
+                line = value[1].line
+                at = sum(len(text) + 1 for text in self.text.split("\n")[: line - 1])
+                self._dropped = min(self._dropped, at)
+
     def _close_body(self, state: Any) -> None:
         """Leave the block that misses its `}`, as if it had never begun."""
         while len(state.state_stack) > 1:
             state.state_stack.pop()
             dropped = state.value_stack.pop()
+            self._drop([dropped])
             if isinstance(dropped, Token) and dropped.type == "LBRACE":
                 break
-        pop_to_block(state)
+        self._drop(pop_to_block(state))
 
     def _pop_until(self, state: Any, terminal: str) -> bool:
         """Leave blocks until a statement that begins with `terminal` may stand; False where it never may."""
@@ -172,12 +194,35 @@ def is_block(row: dict[str, Any]) -> bool:
     return False
 
 
-def pop_to_block(state: Any) -> None:
+def finish(state: Any) -> None:
+    """Build what is complete: a statement whose last word stands, a block whose `}` does. The parser itself waits for
+    the next word before it does so, and that word is the faulty one."""
+    states, callbacks = state.parse_conf.states, state.parse_conf.callbacks
+    while True:
+        row = states[state.state_stack[-1]]
+        top = state.value_stack[-1] if state.value_stack else None
+        closed = isinstance(top, Token) and top.type == "RBRACE"
+        action = row.get("$END") or (row.get("RBRACE") if closed else None)
+        if action is None or is_shift(action) or is_block(row):
+            return
+        rule = action[1]
+        size = len(rule.expansion)
+        values = state.value_stack[-size:] if size else []
+        if size:
+            del state.state_stack[-size:], state.value_stack[-size:]
+        value = callbacks[rule](values)
+        state.state_stack.append(states[state.state_stack[-1]][rule.origin.name][1])
+        state.value_stack.append(value)
+
+
+def pop_to_block(state: Any) -> list[Any]:
     """Drop the half-built part: back to the inside of the innermost open braces, or to the top of the file."""
     states = state.parse_conf.states
+    dropped = []
     while len(state.state_stack) > 1 and not is_block(states[state.state_stack[-1]]):
         state.state_stack.pop()
-        state.value_stack.pop()
+        dropped.append(state.value_stack.pop())
+    return dropped
 
 
 def block_of(state: Any) -> str:

@@ -18,6 +18,7 @@ from kvpolicy.language.build import reserved
 from kvpolicy.language.build_expressions import unit_fault
 
 _PIECE = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\d+(?:\.\d+)?[A-Za-z_%]*|[A-Za-z_][A-Za-z0-9_]*|->|[<>!]=|\S')
+_AFTER_KIND = frozenset({"{", "[", ",", "when", "over"})
 _BARE_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HARD = frozenset((*words.STATEMENT_WORDS, *words.CLAUSE_WORDS, *words.TEST_WORDS))
@@ -55,7 +56,8 @@ class Piece:
 @dataclass(slots=True)
 class Fault:
     """What the parser met. `accepted`: names of what could have stood there. `unclosed_at`: set by `describe` where a
-    `}` is missing, to the position that it is missing before."""
+    `}` is missing, to the position that it is missing before; `swallowed_at`: where a statement without its end has
+    taken the first word of the next, to that word."""
 
     text: str
     file: str
@@ -65,6 +67,7 @@ class Fault:
     block: str
     opening: Token | None
     unclosed_at: int | None = field(default=None)
+    swallowed_at: int | None = field(default=None)
 
     def before(self) -> list[Piece]:
         """The words and signs in front, last first, at most six, from this line and the few above it."""
@@ -96,7 +99,7 @@ class Fault:
 def describe(fault: Fault) -> Diagnostic:
     """The one message of a fault. Sets `fault.unclosed_at` where a `}` is missing."""
     before = fault.before()
-    for tell in (_unclosed_string, _end_of_text, _unit, _unclosed, _reserved, _foreign, _stray, _ladder):
+    for tell in (_unclosed_string, _end_of_text, _unit, _unclosed, _swallowed, _reserved, _foreign, _stray, _ladder):
         told = tell(fault, before)
         if told is not None:
             return told
@@ -144,6 +147,8 @@ def _unit(fault: Fault, before: list[Piece]) -> Diagnostic | None:
         return None
     if word.text in words.PROPERTIES or word.text in _HARD or word.text in words.SPAN_KINDS:
         return None
+    if word.start < fault.start:
+        fault.swallowed_at = fault.start  # what was met is no part of it
     place = fault.place(number.start, word.start + len(word.text) - number.start)
     known = ", ".join((*words.DURATION_UNITS, *words.TOKEN_UNITS, *words.BYTE_UNITS, words.PERCENT_UNIT))
     return unit_fault(place, number.text + word.text, f"'{word.text}' is not a unit; the units are {known}")
@@ -158,7 +163,7 @@ def _unclosed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     token = str(fault.token)
     if token in words.STATEMENT_WORDS and token != "until" and fault.at_line_start(fault.start):
         missing = fault.start
-    elif opening == "{" and fault.block == "body" and token in {"{", "[", ","}:
+    elif opening == "{" and fault.block == "body" and token in _AFTER_KIND:
         missing = _rule_head(fault)
     if missing is None:
         return None
@@ -175,12 +180,31 @@ def _unclosed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     )
 
 
+def _swallowed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    """`let patience =`, and on the next line `turn {`: the end of the first is missing, not one of the second."""
+    if fault.block not in {"file", "layer", "on"} or str(fault.token) not in {*_AFTER_KIND, ":"} or not before:
+        return None
+    begin = fault.text.rfind("\n", 0, fault.start) + 1
+    on_line = [piece for piece in before if piece.start >= begin]
+    earlier = [piece for piece in before if piece.start < begin]
+    head = on_line[-1] if on_line else None
+    if head is None or not earlier or earlier[0].text not in {"=", ",", "as", "with", "over", "let", "use"}:
+        return None
+    fault.swallowed_at = head.start
+    last = earlier[0]
+    what = "a value" if last.text == "=" else "a name"
+    place = fault.place(last.start, len(last.text))
+    return codes.SYNTAX.at(
+        place, f"expected {what} after '{last.text}', found the end of the line", fix=f"write {what} there"
+    )
+
+
 def _rule_head(fault: Fault) -> int | None:
     """The start of the fault's line where a rule begins on it: a kind, or a label and a kind."""
     begin = fault.text.rfind("\n", 0, fault.start) + 1
     pieces = [Piece(found.group(), found.start()) for found in _PIECE.finditer(fault.text, begin, fault.start)]
     kinds = {*words.SPAN_KINDS, words.ANY_KIND}
-    if not pieces or fault.opening is None or (fault.opening.start_pos or 0) >= begin:
+    if not pieces or (fault.opening is not None and (fault.opening.start_pos or 0) >= begin):
         return None
     labelled = len(pieces) > 2 and pieces[1].text == ":" and pieces[0].text not in words.PROPERTIES
     head = pieces[2] if labelled else pieces[0]
@@ -191,11 +215,15 @@ def _reserved(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     token = str(fault.token)
     last = before[0] if before else None
     if token in {":", "="} and last is not None and last.text in _HARD:
-        return reserved(last.text, fault.place(last.start, len(last.text)))
+        return reserved(last.text, fault.place(last.start, len(last.text)), quotable=token == ":")
+    if token in _HARD and fault.block in {"file", "layer", "on"}:
+        follows = fault.text[fault.start + len(token) :].lstrip(" \t")[:1]
+        if follows == ":":
+            return reserved(token, fault.place(fault.start, len(token)))
     if token not in _HARD or last is None or not fault.same_line(last.start, fault.start):
         return None
     if "NAME" in fault.accepted and last.text in _BEFORE_NAMES:
-        return reserved(token, fault.place(fault.start, len(token)))
+        return reserved(token, fault.place(fault.start, len(token)), quotable="STRING" in fault.accepted)
     return None
 
 
@@ -295,23 +323,29 @@ def _list(fault: Fault, before: list[Piece]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
 
 
-def _fix(fault: Fault, before: list[Piece] | None = None) -> str | None:
+def _fix(fault: Fault, before: list[Piece] | None = None) -> str:
     accepted = fault.accepted
     last = before[0].text if before else ""
     if "COLON" in accepted and fault.block == "body" and last:
         return f"write `{last}: …`"
     if accepted >= _VALUE_TERMINALS:
         return "write a value there, such as 80, 30s or yes"
-    for name in ("RPAR", "RSQB", "EQ", "ARROW", "LBRACE"):
+    if "RPAR" in accepted or "RSQB" in accepted:
+        return f"write `{')' if 'RPAR' in accepted else ']'}` there"
+    if {"PLUS", "STAR"} <= accepted:
+        return "remove it, or write an operator between the two values"
+    if fault.block == "body" and "NAME" in accepted:
+        return "write a property, such as `priority: 40`"
+    for name in ("EQ", "ARROW", "LBRACE"):
         if name in accepted:
             return f"write `{_SYMBOLS[name]}` there"
     if "POLICY" in accepted:
         return "start a rule, such as `turn { priority: 40 }`, or a statement, such as `let` or `layer`"
+    if accepted & {"AT", "MOST", "LEAST"}:
+        return "write `at most …` or `at least …`"
     if "NAME" in accepted or "WORD" in accepted:
         return "write a name there"
-    if "STRING" in accepted:
-        return "write a text in double quotes there"
-    return None
+    return "write a text in double quotes there" if "STRING" in accepted else "write it there"
 
 
 def _short(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kvpolicy.faults import Diagnostic, Note
+from kvpolicy.faults import Diagnostic, Note, Place
 from kvpolicy.language import codes
+from kvpolicy.language.load import group_name
 from kvpolicy.policy.analysis.meeting import pairs, witness
 from kvpolicy.policy.analysis.view import View, called
 from kvpolicy.policy.compiled import Rule
@@ -43,7 +44,7 @@ def disagreements(view: View) -> list[Diagnostic]:
         between = (_block(first), _block(second))
         if between not in groups and between[::-1] not in groups:
             groups.add(between)
-            found.append(_unordered(first, second, span, names))
+            found.append(_unordered(view, first, second, span, names))
     return found
 
 
@@ -86,7 +87,7 @@ def _fix(first: Rule, second: Rule) -> str:
     return how + ", make one selector narrower, or move one to a later layer"
 
 
-def _unordered(first: Rule, second: Rule, span: dict[str, object], names: list[str]) -> Diagnostic:
+def _unordered(view: View, first: Rule, second: Rule, span: dict[str, object], names: list[str]) -> Diagnostic:
     one, other = _block(first), _block(second)
     message = (
         f"'{one}' and '{other}' both set {', '.join(names)} of a `{_shown(span)}` span "
@@ -94,8 +95,19 @@ def _unordered(first: Rule, second: Rule, span: dict[str, object], names: list[s
     )
     notes = (Note(first.place, f"{called(first)} is here"), Note(second.place, f"{called(second)} is here"))
     return codes.GROUP_ORDER_UNKNOWN.at(
-        second.place, message, notes=notes, fix=f"write `layers {one}, {other}`: the last wins", witness=span
+        _used_at(view, second.group) or second.place, message, notes=notes, fix=f"write `layers {one}, {other}`: the last wins", witness=span
     )
+
+
+def _used_at(view: View, group: str) -> Place | None:
+    """The `use` that brought a group in: there the order can be stated."""
+    files = view.policy.files.members
+    used = {m.group: m.file for m in files if m.group}
+    for member in files:
+        for use in member.file.uses:
+            if group in used and group_name(use, used[group]) == group:
+                return use.place
+    return None
 
 
 def _block(rule: Rule) -> str:
