@@ -9,8 +9,12 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvpolicy.faults import InputFault
+
+if TYPE_CHECKING:
+    from kvpolicy.simulate.sessions import Interleaving
 
 HELP = (
     "Replay a trace on the embedded engine under policies and baselines, and count what each would have found in the "
@@ -26,8 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "traces", nargs="+", metavar="TRACE", help="a .jsonl or .jsonl.gz file, or a name (kvp trace list)"
     )
-    parser.add_argument("--policy", action="append", metavar="P", help="a .kvp file, a packaged policy, or lru, lru-object, "
-                        "fifo, lfu, continuum-released, belady, belady-resident; may be repeated; default: lru")  # fmt: skip
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="P",
+        help="a .kvp file, a packaged policy, or one of lru, lru-object, fifo, lfu, continuum-released, belady, "
+        "belady-resident; may be repeated; default: lru",
+    )
     parser.add_argument(
         "--capacity", action="append", required=True, metavar="N[,N…]", help="size of the cache; several allowed"
     )
@@ -110,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _interleaving(args: argparse.Namespace) -> Interleaving:  # type: ignore[name-defined] # noqa: F821
+def _interleaving(args: argparse.Namespace) -> Interleaving:
     from kvpolicy.simulate.sessions import Interleaving
     from kvpolicy.units import UnitFault, parse_duration
 
@@ -128,8 +137,8 @@ def _interleaving(args: argparse.Namespace) -> Interleaving:  # type: ignore[nam
 
 
 def _joined(documents: list[dict[str, object]]) -> dict[str, object]:
-    """One document: of one trace as the interfaces have it; of several, the first one's `trace`, every run with the name
-    of its trace, and all of them under `traces`."""
+    """One document: of one trace as the interfaces have it; of several, the first one's `trace`, every run with the
+    name of its trace, and all of them under `traces`."""
     if len(documents) == 1:
         return {key: value for key, value in documents[0].items() if key != "name"}
     runs = [{"trace": one["name"], **run} for one in documents for run in _list(one, "runs")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 
 from kvpolicy.faults import InputFault
 
@@ -15,8 +16,12 @@ HELP = "Get public traces by name, describe kvpolicy's own trace form, and tell 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`list`, `get NAME`, `describe`, `info FILE|NAME`."""
-    parser.add_argument("action", choices=("list", "get", "describe", "info"), help="list: known names; get: fetch one and print "
-                        "its path; describe: the schema of our own form; info: what a trace holds")  # fmt: skip
+    parser.add_argument(
+        "action",
+        choices=("list", "get", "describe", "info"),
+        help="list: known names; get: fetch one and print its path; describe: the schema of our own form; "
+        "info: what a trace holds",
+    )
     parser.add_argument("name", nargs="?", metavar="NAME|FILE", help="for get and info")
     parser.add_argument("--seed", type=int, metavar="N", help="of interleaved sessions and of the generator")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
@@ -26,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Do the action. Raises InputFault for an unknown name or a file that is no trace."""
     if (args.name is None) == (args.action in ("get", "info")):
         raise InputFault(f"kvp trace {args.action} takes {'a name' if args.name is None else 'no name'}")
-    rows = {"list": _list, "get": _get, "describe": _describe, "info": _info}[args.action](args)
+    rows = _ACTIONS[args.action](args)
     if args.format == "json" or args.action == "describe":
         print(json.dumps(rows, indent=1))
     elif isinstance(rows, list):
@@ -44,11 +49,27 @@ def _list(args: argparse.Namespace) -> list[dict[str, object]]:
 
     rows: list[dict[str, object]] = []
     for name, known in KNOWN.items():
-        rows.append({"name": name, "what": known.what, "source": known.source, "licence": known.licence,
-                     "sha256": known.sha256, "at": where(name)})  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "what": known.what,
+                "source": known.source,
+                "licence": known.licence,
+                "sha256": known.sha256,
+                "at": where(name),
+            }
+        )
     made = GeneratedTrace()
-    rows.append({"name": GENERATED, "what": "our own seeded sessions, made from published figures: no real traffic",
-                 "source": f"{made.sessions} sessions", "licence": "Apache-2.0", "sha256": None, "at": "made when asked for"})  # fmt: skip
+    rows.append(
+        {
+            "name": GENERATED,
+            "what": "our own seeded sessions, made from published figures: no real traffic",
+            "source": f"{made.sessions} sessions",
+            "licence": "Apache-2.0",
+            "sha256": None,
+            "at": "made when asked for",
+        }
+    )
     return rows
 
 
@@ -78,3 +99,11 @@ def _info(args: argparse.Namespace) -> dict[str, object]:
     rows = facts.as_json()
     rows["notices"] = [notice.as_json() for notice in facts.notices] if told is None else [{"message": told}]
     return rows
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace], dict[str, object] | list[dict[str, object]]]] = {
+    "list": _list,
+    "get": _get,
+    "describe": _describe,
+    "info": _info,
+}

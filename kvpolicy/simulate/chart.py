@@ -34,7 +34,8 @@ def page(name: str, outcome: Outcome) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(name)}: hit ratio over capacity</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(name)}: hit ratio over capacity</h1><p>{escape(LEGEND)}</p>{_svg(outcome)}{told}{_table(outcome)}"
-        f'<p class="small">{facts.requests:,} requests, {facts.block_refs:,} block references, {facts.unique_blocks:,} unique '
+        f'<p class="small">{facts.requests:,} requests, {facts.block_refs:,} block references, '
+        f"{facts.unique_blocks:,} unique "
         f"blocks of {facts.block_size} tokens, {facts.sessions:,} sessions. {escape(facts.label)}. "
         f"SHA-256 {escape(str(facts.sha256))}.</p></body></html>\n"
     )
@@ -86,7 +87,8 @@ def _svg(outcome: Outcome) -> str:
         for t in line:
             told = f"{escape(policy)} at {t.capacity_blocks:,} blocks: {100 * t.hit_ratio:.2f} %"
             parts.append(
-                f'<circle cx="{x(t.capacity_blocks)}" cy="{y(t.hit_ratio)}" r="3.5" fill="{colour}"><title>{told}</title></circle>'
+                f'<circle cx="{x(t.capacity_blocks)}" cy="{y(t.hit_ratio)}" r="3.5" '
+                f'fill="{colour}"><title>{told}</title></circle>'
             )
         row = _HEIGHT + 22 * index
         parts.append(

@@ -34,7 +34,8 @@ class Clock:
         seconds = value * self._scale
         if seconds > _LATEST_S:
             raise InputFault(
-                f"{self._path}:{line}: {self._key} is {value:g}, which is {seconds / 31557600:.0f} years in {self.unit}; "
+                f"{self._path}:{line}: {self._key} is {value:g}, which is {seconds / 31557600:.0f} years in "
+                f"{self.unit}; "
                 f'convert, or state "time_unit" in the first row'
             )
         return seconds

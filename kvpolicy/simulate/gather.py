@@ -36,7 +36,8 @@ class Gather:
         if request.block_size != facts.block_size:
             if facts.block_size:
                 raise InputFault(
-                    f"{path}:{line}: block_size is {request.block_size} here and {facts.block_size} before; a trace has one"
+                    f"{path}:{line}: block_size is {request.block_size} here and {facts.block_size} before; a "
+                    "trace has one"
                 )
             facts.block_size = request.block_size
         call.seen = self._prefixes.add(path, line, call.hashes)
@@ -58,7 +59,10 @@ class Gather:
         if self._facts.requests == 0:
             raise InputFault(f"{self._path}: no calls in it; a trace has one request a line")
         if self._backwards:
-            message = f"{self._backwards} calls are stamped earlier than the one before them; they were replayed in file order"
+            message = (
+                f"{self._backwards} calls are stamped earlier than the one before them; they were replayed in "
+                "file order"
+            )
             self._facts.notices.append(Notice("TRACE_UNITS_MISSING", message))
 
     def _check_unit(self, line: int) -> None:
@@ -69,6 +73,7 @@ class Gather:
         slow = facts.requests / facts.last_at < SLOWEST_CALLS_PER_S
         if tokens_per_s > FASTEST_TOKENS_PER_S or slow:
             raise InputFault(
-                f"{self._path}:{line}: {facts.requests} calls in {facts.last_at:g} s if times are in {self._unit} as this form has "
+                f"{self._path}:{line}: {facts.requests} calls in {facts.last_at:g} s if times are in {self._unit} "
+                "as this form has "
                 f'them; that is the wrong unit: convert, or state "time_unit": "s", "ms" or "us" in the first row'
             )

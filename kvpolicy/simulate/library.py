@@ -143,7 +143,8 @@ def _local(known: Known) -> Path | None:
             got = sha256_of(path)
             if got != known.sha256:
                 raise InputFault(
-                    f"{path}: SHA-256 is {got}, not {known.sha256}; fetch {known.name} again, or name it as a file elsewhere"
+                    f"{path}: SHA-256 is {got}, not {known.sha256}; fetch {known.name} again, or name it as a "
+                    "file elsewhere"
                 )
             return path
     return None

@@ -76,7 +76,7 @@ def open_bytes(path: Path) -> tuple[BinaryIO, BinaryIO]:
         raise InputFault(f"{path}: cannot be read: {fault.strerror}") from fault
     if head != _GZIP:
         return raw, raw
-    return io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 18), raw  # type: ignore[arg-type,return-value]
+    return io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 18), raw
 
 
 def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]:

@@ -2,8 +2,8 @@
 
 Source: L. A. Belady, A study of replacement algorithms, IBM Systems Journal 5(2), 1966. On prefix chains the next use
 of a block is never later than that of the block behind it, so evicting the farthest next use first, the deepest first
-on ties, keeps every resident set a set of prefixes. Hence the blocks that wait for one coming request are one run of its
-prompt, and a count per coming request is the whole state: no work per block beyond finding its next use.
+on ties, keeps every resident set a set of prefixes. Hence the blocks that wait for one coming request are one run of
+its prompt, and a count per coming request is the whole state: no work per block beyond finding its next use.
 
 Reads calls (only their hash lists), gives hits per call to the tally. Memory: the ids of the whole trace, numbered
 densely in one `array('q')` (8 bytes a reference), one dictionary of unique blocks, and two numbers a call.

@@ -6,17 +6,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvpolicy.faults import InputFault
 from kvpolicy.simulate import bailian, mooncake, own, sessions
+from kvpolicy.simulate.fields import Row
 from kvpolicy.simulate.lines import rows, sha256_of
 from kvpolicy.simulate.sessions import Interleaving
 from kvpolicy.simulate.trace import Call, Facts, Progress
 
-FORMS = "Mooncake (timestamp, input_length, hash_ids), Bailian (chat_id, …), Claude Code sessions (id, requests), kvpolicy's own"
+FORMS = (
+    "Mooncake (timestamp, input_length, hash_ids), Bailian (chat_id, …), Claude Code sessions (id, requests), "
+    "kvpolicy's own"
+)
+
+_Calls = Callable[[Path, Iterator[tuple[int, Row]], tuple[int, Row], Facts], Iterator[Call]]
+_FORMS: tuple[tuple[str, Callable[[Row], bool], _Calls], ...] = (
+    ("kvpolicy", own.fits, own.calls),
+    ("bailian", bailian.fits, bailian.calls),
+    ("mooncake", mooncake.fits, mooncake.calls),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +36,7 @@ class FileTrace:
 
     path: Path
     name: str
-    interleaving: Interleaving = Interleaving()
+    interleaving: Interleaving = field(default_factory=Interleaving)
     label: str = "file"
 
     def calls(self, facts: Facts, progress: Progress | None = None) -> Iterator[Call]:
@@ -45,8 +56,8 @@ class FileTrace:
             facts.label = f"{self.label}; {self.interleaving.describe()}"
             return sessions.calls(path, self.interleaving, facts, progress)
         everything = itertools.chain([first], lines)
-        for form, module in (("kvpolicy", own), ("bailian", bailian), ("mooncake", mooncake)):
-            if module.fits(row):
+        for form, fits, calls in _FORMS:
+            if fits(row):
                 facts.form = form
-                return module.calls(path, everything, first, facts)
+                return calls(path, everything, first, facts)
         raise InputFault(f"{path}:{line}: no form of trace that is known here; known are {FORMS}")

@@ -8,8 +8,10 @@ from kvpolicy.simulate.tally import Tally
 from kvpolicy.units import format_tokens
 
 LEGEND = (
-    "Hit ratio: share of all prompt blocks that were found in the cache. Recomputed: tokens that had been computed before "
-    "and were computed again. Gap closed: how far a policy gets from lru (0 %, what engines do today) to belady-resident "
+    "Hit ratio: share of all prompt blocks that were found in the cache. Recomputed: tokens that had been "
+    "computed before "
+    "and were computed again. Gap closed: how far a policy gets from lru (0 %, what engines do today) to "
+    "belady-resident "
     "(100 %, the best order that knows the future)."
 )
 
@@ -21,7 +23,10 @@ def notices(outcome: Outcome) -> list[Notice]:
     roomy = sorted({t.capacity_blocks for t in outcome.tallies if t.capacity_blocks >= unique})
     if roomy:
         sizes = ", ".join(f"{size:,}" for size in roomy)
-        message = f"at {sizes} blocks the whole trace fits ({unique:,} unique blocks): nothing is ever evicted, so policies cannot differ"
+        message = (
+            f"at {sizes} blocks the whole trace fits ({unique:,} unique blocks): nothing is ever evicted, so "
+            "policies cannot differ"
+        )
         found.append(Notice("NO_PRESSURE", message, {"capacity_blocks": roomy}))
     return found
 
@@ -29,7 +34,8 @@ def notices(outcome: Outcome) -> list[Notice]:
 def failures(outcome: Outcome) -> list[str]:
     """One sentence for every run in which planning broke."""
     return [
-        f"{tally.policy} at {tally.capacity_blocks:,} blocks: planning broke {tally.failures:,} times, and those calls were "
+        f"{tally.policy} at {tally.capacity_blocks:,} blocks: planning broke {tally.failures:,} times, and those "
+        "calls were "
         "served as without a policy; the figures of this run are not the policy's"
         for tally in outcome.tallies
         if tally.failures
@@ -61,7 +67,8 @@ def table(name: str, outcome: Outcome) -> str:
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     lines = [
         f"trace     {name}: {facts.label}" if facts.label != "file" else f"trace     {name}",
-        f"          {facts.requests:,} requests, {facts.block_refs:,} block references, {facts.unique_blocks:,} unique blocks of "
+        f"          {facts.requests:,} requests, {facts.block_refs:,} block references, {facts.unique_blocks:,} "
+        "unique blocks of "
         f"{facts.block_size} tokens, {facts.sessions:,} sessions",
         f"sha256    {facts.sha256}",
         f"infinite  {_share(facts.seen_blocks, facts.block_refs)} hit ratio with room for everything",

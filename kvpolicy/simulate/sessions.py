@@ -121,7 +121,7 @@ def _seekable(path: Path, stack: ExitStack) -> BinaryIO:
     if stream is raw:
         return stack.enter_context(raw)
     raw.close()
-    unpacked = stack.enter_context(tempfile.TemporaryFile(prefix="kvp-trace-"))
+    unpacked: BinaryIO = stack.enter_context(tempfile.TemporaryFile(prefix="kvp-trace-"))  # noqa: SIM115
     for _ in rows(path):  # every fault of the gzip stream and its lines, told with its place
         pass
     stream, raw = open_bytes(path)
@@ -236,7 +236,8 @@ class _Session:
         if isinstance(ranges, list) and all(_is_range(pair) for pair in ranges):
             return [(first, last) for first, last in ranges]
         raise InputFault(
-            f"{self._path}:{self._line}: a request of session {self._id} has neither hash_ids nor hash_ranges of [first, last]"
+            f"{self._path}:{self._line}: a request of session {self._id} has neither hash_ids nor hash_ranges of "
+            "[first, last]"
         )
 
 

@@ -66,7 +66,8 @@ def simulate(
     missing = [run for run in asked if run.contender.kind == "oracle" and not done[run].block_refs]
     if missing:
         raise InputFault(
-            f"{trace.name}: {missing[0].contender.name} has to know the whole trace, and takes at most {HISTORY_LIMIT:,} block references"
+            f"{trace.name}: {missing[0].contender.name} has to know the whole trace, and takes at most "
+            f"{HISTORY_LIMIT:,} block references"
         )
     return Outcome(facts, tuple(done[run] for run in asked), references)
 

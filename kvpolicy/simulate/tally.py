@@ -12,7 +12,8 @@ class Tally:
     """Blocks and tokens of one policy at one capacity.
 
     recomputed_tokens: uncached tokens that an earlier call had computed. moved_bytes: between tiers; a plain replay
-    has one tier. failures: steps at which planning broke and the call was served as without a policy. wall_s: time spent in the policy and the cache, without reading the trace.
+    has one tier. failures: steps at which planning broke and the call was served as without a policy. wall_s:
+    time spent in the policy and the cache, without reading the trace.
     """
 
     policy: str

@@ -100,7 +100,10 @@ Progress = Callable[[float], None]  # told the fraction read, 0 to 1
 class Trace(Protocol):
     """A source of calls that can be read again from the start, always with the same result."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As the caller named it."""
+        ...
 
     def calls(self, facts: Facts, progress: Progress | None = None) -> Iterator[Call]:
         """Calls in order of time; fills `facts` as it goes. Raises InputFault with file and line."""

@@ -24,6 +24,15 @@ CHAT = {
     "hash_ids": [1, 2],
 }
 
+
+def session(**ids: object) -> dict[str, object]:
+    return {**SESSION, "requests": [{"t": 0, "in": 64, "out": 1, **ids}]}
+
+
+def own_call(kind: str, end: int) -> dict[str, object]:
+    return {"at": 0, "tokens": 16, "hashes": [1], "spans": [{"kind": kind, "start": 0, "end": end}]}
+
+
 BAD_ROWS: dict[str, tuple[list[object], int, str]] = {
     "seconds for milliseconds": ([GOOD, {**GOOD, "timestamp": 3.359}], 2, "whole milliseconds"),
     "microseconds since 1970": ([{**GOOD, "timestamp": 1_700_000_000_000_000}], 1, "years in ms"),
@@ -43,14 +52,12 @@ BAD_ROWS: dict[str, tuple[list[object], int, str]] = {
     "no form": ([{"prompt": "hello"}], 1, "no form of trace"),
     "a list": ([GOOD, [1, 2]], 2, "instead of a JSON object"),
     "unknown unit": ([{**GOOD, "time_unit": "min"}], 1, "one of s, ms, us"),
-    "no ranges": ([{**SESSION, "requests": [{"t": 0, "in": 64, "out": 1}]}], 1, "neither hash_ids nor hash_ranges"),
-    "a range backwards": ([{**SESSION, "requests": [{"t": 0, "in": 64, "out": 1, "hash_ranges": [[2, 1]]}]}], 1, "hash_ranges"),
+    "no ranges": ([session()], 1, "neither hash_ids nor hash_ranges"),
+    "a range backwards": ([session(hash_ranges=[[2, 1]])], 1, "hash_ranges"),
     "own without unit": ([{"kvpolicy_trace": 1, "block_size": 16}], 1, "time_unit is missing"),
     "own of tomorrow": ([{**OWN, "kvpolicy_trace": 9}], 1, "this version reads 1"),
-    "own span outside": (
-        [OWN, {"at": 0, "tokens": 16, "hashes": [1], "spans": [{"kind": "turn", "start": 0, "end": 99}]}], 2, "leaves the 16 tokens",
-    ),
-    "own unknown kind": ([OWN, {"at": 0, "tokens": 16, "hashes": [1], "spans": [{"kind": "prose", "start": 0, "end": 1}]}], 2, "kind"),
+    "own span outside": ([OWN, own_call("turn", 99)], 2, "leaves the 16 tokens"),
+    "own unknown kind": ([OWN, own_call("prose", 1)], 2, "kind"),
     "own unknown event": ([OWN, {"at": 0, "event": "tea_break"}], 2, "is no event"),
     "chat without id": ([CHAT, {**CHAT, "chat_id": None}], 2, "chat_id is missing"),
 }  # fmt: skip
