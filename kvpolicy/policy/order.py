@@ -7,6 +7,7 @@ Everything here is decided from the text alone: no state, no numbers of specific
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from kvpolicy import words
 from kvpolicy.policy.compiled import Rule
@@ -104,15 +105,28 @@ def event_implies(one: EventPattern, other: EventPattern) -> bool:
 
 
 def guard_implies(one: Term | None, other: Term | None) -> bool:
-    """Whether `other` holds whenever `one` does: equal, `one` says it and more, or `other` allows it and more.
+    """Whether `other` holds whenever `one` does, as far as `and` and `or` show it.
 
     What the functions answer is not known here, so guards are otherwise opaque. Terms are in normal form.
     """
     if other is None or one == other:
         return True
-    if one is None:
-        return False
-    return parts(other, "and") <= parts(one, "and") or parts(one, "or") <= parts(other, "or")
+    return one is not None and _follows(one, other)
+
+
+@lru_cache(maxsize=8192)
+def _follows(one: Term, other: Term) -> bool:
+    if one == other:
+        return True
+    all_of, some_of = parts(other, "and"), parts(one, "or")
+    if len(all_of) > 1:
+        return all(_follows(one, part) for part in all_of)
+    if len(some_of) > 1:
+        return all(_follows(part, other) for part in some_of)
+    any_of, and_of = parts(other, "or"), parts(one, "and")
+    return (len(any_of) > 1 and any(_follows(one, part) for part in any_of)) or (
+        len(and_of) > 1 and any(_follows(part, other) for part in and_of)
+    )
 
 
 def guards_exclude(one: Term | None, other: Term | None) -> bool:
