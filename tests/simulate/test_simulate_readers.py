@@ -162,8 +162,9 @@ def test_the_derived_trace_is_what_the_sessions_give() -> None:
 def test_our_own_form(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"kvpolicy_trace": 1, "block_size": 16, "time_unit": "ms", "label": "made by hand"},
-        {"at": 0, "id": "a", "owner": {"session": "s", "agent": "coder"}, "model": "m", "tokens": 40, "hashes": ["x", "y"],
-         "spans": [{"kind": "system", "start": 0, "end": 20, "name": "rules"}, {"kind": "turn", "start": 20, "end": 40}],
+        {"at": 0, "id": "a", "owner": {"session": "s", "agent": "coder"}, "model": "m", "tokens": 40,
+         "hashes": ["x", "y"], "spans": [{"kind": "system", "start": 0, "end": 20, "name": "rules"},
+                                         {"kind": "turn", "start": 20, "end": 40}],
          "attributes": {"plan": "free"}, "answer": {"stop": "tool_use", "tool_calls": ["grep"], "output_tokens": 3}},
         {"at": 1500, "event": "tool_result", "session": "s", "tool": "grep"},
         {"at": 2000, "tokens": 32, "hashes": ["x", "z"]},
