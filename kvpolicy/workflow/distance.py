@@ -24,13 +24,13 @@ def measure(position: Position) -> list[int]:
     An AND join needs the predecessors that have not arrived. One that arrived in an earlier round is needed again only
     if it can come again: a first pass, without them, finds what can.
     """
-    graph = position.graph
+    graph, stale = position.graph, position.stale
     required: _Edges = []
     again: _Edges = []
     for index, is_and in enumerate(graph.waits_for_all):
         waits = [e for e in graph.forward[index] if not position.arrived(e)] if is_and else []
-        required.append([e for e in waits if not position.stale[e]])
-        again.append([e for e in waits if position.stale[e]])
+        required.append([e for e in waits if not stale[e]])
+        again.append([e for e in waits if stale[e]])
     found = _spread(position, required, again, None)
     if not any(again):
         return found
@@ -48,6 +48,7 @@ def _spread(
     missing = [len(edges) for edges in required]
     needed = {e for edges in required for e in edges}
     any_of = {e for index, edges in enumerate(optional) if not required[index] for e in edges}
+    targets, waits_for_all, is_loop, used_up = graph.targets, graph.waits_for_all, graph.is_loop, position.used_up
     queue: deque[int] = deque()
 
     def reach(index: int, steps: int) -> None:
@@ -65,16 +66,19 @@ def _spread(
     while True:
         while queue:
             source = queue.popleft()
+            following = distance[source] + 1
             for e in graph.out_of[source]:
-                target = graph.targets[e]
-                if distance[target] != UNKNOWN or position.used_up(e):
+                target = targets[e]
+                if distance[target] != UNKNOWN or e in used_up:
                     continue
-                if not graph.waits_for_all[target] or graph.edges[e].is_loop or e in any_of:
-                    reach(target, distance[source] + 1)
-                elif e in needed:
+                if waits_for_all[target] and not is_loop[e] and e not in any_of:
+                    if e not in needed:
+                        continue
                     missing[target] -= 1
-                    if missing[target] == 0:
-                        reach(target, distance[source] + 1)
+                    if missing[target]:
+                        continue
+                distance[target] = following
+                queue.append(target)
         stuck = None if before is None else _untie(position, distance, required, before)
         if stuck is None:
             return distance

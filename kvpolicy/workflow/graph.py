@@ -35,7 +35,7 @@ class Graph:
     """Nodes by name with their roles, edges, and the joins that wait for all their predecessors.
 
     Nodes are numbered in the order declared, edges in the order given; `into` and `out_of` list edge numbers
-    by node number, `sources` and `targets` node numbers by edge number. By node number:
+    by node number, `sources`, `targets` and `is_loop` are by edge number. By node number:
     `forward`, edges into it but for loops; `waits_for_all`, whether it is an AND join; `times`, how many instances.
     `problems` are the faults found while reading (duplicates, unknown nodes); `graph_check.check` adds the rest.
     """
@@ -70,6 +70,7 @@ class Graph:
             self.out_of[self.sources[index]].append(index)
             self.into[self.targets[index]].append(index)
         self.forward = [[e for e in edges if not self.edges[e].is_loop] for edges in self.into]
+        self.is_loop = [edge.is_loop for edge in self.edges]
         self.waits_for_all = [self.joins.get(node) == AND for node in self.names]
         self.times = [next((self.edges[e].times for e in edges if self.edges[e].times), None) for edges in self.into]
         self.counts = frozenset(e.times for e in self.edges if e.times is not None and not e.times.isdigit())

@@ -32,6 +32,7 @@ class Position:
         "running",
         "stale",
         "tokens",
+        "used_up",
     )
 
     def __init__(self, graph: Graph) -> None:
@@ -44,6 +45,9 @@ class Position:
         self.tokens = [0] * edges
         self.stale = [False] * edges  # arrived in an earlier round
         self._taken = [0] * edges
+        self.used_up = {
+            e for e, edge in enumerate(graph.edges) if edge.at_most == 0
+        }  # loops done with
         self.entry = set(graph.entries)  # entries that have not begun
         self._counts: dict[str, int] = {}
         self.begun = False
@@ -132,7 +136,7 @@ class Position:
         """Whether nothing stands before the node's next visit; `missing`: what an AND join still waits for."""
         if index in self.entry and self.begun:
             return True
-        tokens = [e for e in self.graph.into[index] if self.tokens[e] and not self.used_up(e)]
+        tokens = [e for e in self.graph.into[index] if self.tokens[e] and e not in self.used_up]
         if not self.graph.waits_for_all[index]:
             return bool(tokens)
         loops = any(self.graph.edges[e].is_loop for e in tokens)
@@ -155,10 +159,12 @@ class Position:
     def _fans(self, index: int) -> bool:
         return self.graph.times[index] is not None
 
-    def used_up(self, e: int) -> bool:
-        """Whether the loop edge `e` was taken as often as it may be."""
+    def _take(self, e: int) -> None:
+        """Edge `e` was taken once more."""
+        self._taken[e] += 1
         bound = self.graph.edges[e].at_most
-        return bound is not None and self._taken[e] >= bound
+        if bound is not None and self._taken[e] >= bound:
+            self.used_up.add(e)
 
     def _leave_entries(self, index: int) -> None:
         """Entries that lead to a step which has begun are behind the run."""
@@ -183,19 +189,19 @@ class Position:
         if self.graph.waits_for_all[index] and forward:
             for e in forward:
                 self.tokens[e], self.stale[e] = 0, True
-                self._taken[e] += 1
+                self._take(e)
             for e in self.graph.forward[index]:
                 self._lost[self.graph.sources[e]] = 0
             return
         if not held:
             running = [e for e in into if self.running[self.graph.sources[e]]]
             if running:
-                self._taken[running[-1]] += 1
+                self._take(running[-1])
             return
-        e = min(held, key=lambda edge: (self.used_up(edge), edge))
+        e = min(held, key=lambda edge: (edge in self.used_up, edge))
         expected = self._expected(index) if self.graph.edges[e].times is not None else None
         if self._instances[index] == 0:
-            self._taken[e] += 1
+            self._take(e)
         if expected is not None and self._instances[index] + 1 < expected:
             self._instances[index] += 1  # more instances come by the same token
             return
