@@ -1,6 +1,6 @@
 """The pool's figures: replay, allocate + free + touch, memory, re-ranking. `python tests/bench/pool.py`.
 
-Medians of 9 unless said. Nothing here is a test: what must hold whatever the machine is tested in `tests/pool`.
+Medians of 9, processor time. Nothing here is a test: what must hold whatever the machine is tested in `tests/pool`.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def replay() -> None:
         def once(capacity: int = capacity) -> float:
             nonlocal hits
             pool, hits = Pool(capacity), 0
-            begin = time.perf_counter()
+            begin = time.process_time()
             for at, prompt in enumerate(prompts):
                 lease = pool.acquire(prompt, at)
                 pool.release(lease, at)
                 hits += lease.hits
-            return time.perf_counter() - begin
+            return time.process_time() - begin
 
         seconds = median(once)
         print(
@@ -93,14 +93,14 @@ def block_costs(blocks: int, length: int, owners: int) -> None:
         new = [list(range(fresh + at * length, fresh + (at + 1) * length)) for at in range(some)]
         fresh += some * length
         prompts = prompts[some:] + new  # the oldest leave for them
-        t0 = time.perf_counter()
+        t0 = time.process_time()
         leases = [pool.acquire(prompt, now) for prompt in new]
-        t1 = time.perf_counter()
+        t1 = time.process_time()
         for lease in leases:
             pool.release(lease, now)
-        t2 = time.perf_counter()
+        t2 = time.process_time()
         held = [pool.acquire(prompt, now) for prompt in prompts[-some:]]
-        t3 = time.perf_counter()
+        t3 = time.process_time()
         assert all(lease.hits == length for lease in held)
         for lease in held:
             claim(pool, lease, length, owners)
@@ -144,18 +144,18 @@ def rerank(blocks: int, spans: int) -> None:
     def each(strengths: list[int]) -> float:
         nonlocal now
         now += 1.0
-        begin = time.perf_counter()
+        begin = time.process_time()
         for mark, strength in zip(marks, strengths, strict=True):
             pool.weigh(mark, strength, now)
-        return (time.perf_counter() - begin) * 1e6
+        return (time.process_time() - begin) * 1e6
 
     def at_once(strengths: list[int]) -> float:
         nonlocal now
         now += 1.0
         changes = list(zip(marks, strengths, strict=True))
-        begin = time.perf_counter()
+        begin = time.process_time()
         pool.weigh_all(changes, now)
-        return (time.perf_counter() - begin) * 1e6
+        return (time.process_time() - begin) * 1e6
 
     flat_low, flat_high = [30] * spans, [235] * spans
     steps = [90 - at for at in range(spans)]  # every span another rank, the head the strongest
@@ -172,9 +172,8 @@ def rerank(blocks: int, spans: int) -> None:
 
 def main() -> None:
     """Print all of it."""
-    print(
-        f"pool: medians of {ROUNDS}; CPython {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
-    )
+    python, cores = platform.python_version(), os.cpu_count()
+    print(f"pool: medians of {ROUNDS}, processor time; CPython {python}, {platform.machine()}, {cores} cores")
     replay()
     for blocks in (10_000, 1_000_000):
         for length in (64, 1_024):

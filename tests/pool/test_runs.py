@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
+import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from kvpolicy.pool import Pool, ranks
+from kvpolicy.pool import Lease, Mark, Pool, ranks
 from kvpolicy.pool.payload import PayloadMismatch
 from kvpolicy.pool.run import Run
 from kvpolicy.pool.tree import LONGEST
@@ -82,6 +85,26 @@ def test_reranking_climbs_only_while_it_changes(blocks: int, monkeypatch: pytest
     looked_at = 0
     pool.weigh_all([(mark, 200 + at) for at, mark in enumerate(marks)], 2)  # each stronger than the one before it
     assert looked_at == 50 + 49
+
+
+def test_memory_of_a_block() -> None:
+    """Runs of 64 blocks with three owners each: at most 150 bytes a block, an integer hash included."""
+    blocks, span = 64 * 512, 64
+    hashes = [(1 << 60) + at for at in range(blocks)]
+    gc.collect()
+    tracemalloc.start()
+    pool = Pool(blocks)
+    for start in range(0, blocks, 32 * span):
+        lease = pool.acquire(hashes[start : start + 32 * span], 0)
+        at: Lease | Mark = lease
+        for end in range(32 * span, 0, -span):
+            for owner in range(3):
+                at = pool.mark(at, end, 50 + owner, None, 0)
+        pool.release(lease, 0)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert pool.runs == blocks // span
+    assert size / blocks + sys.getsizeof(hashes[0]) <= 150
 
 
 def test_every_hit_reads_the_payload_back() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from kvpolicy.pool import Pool
 from kvpolicy.pool.events import AllBlocksCleared, BlockRemoved, BlockStored
 from tests.pool.structure import check_structure
@@ -212,3 +216,18 @@ def test_clear_spares_what_runs() -> None:
     assert pool.clear(3.0)
     assert pool.used == 0
     assert sorted(pool.free_queue()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tiers_together_are_one_lru(seed: int) -> None:
+    """One copy of each block and no claims: what is found is what one tier of the whole size would have found."""
+    draw = random.Random(seed)
+    sizes = [draw.randint(8, 12), draw.randint(1, 9), draw.randint(1, 9)]
+    three, one = Pool(sizes[0], cpu_blocks=sizes[1], disk_blocks=sizes[2]), Pool(sum(sizes))
+    for now in range(200):
+        path = [draw.randint(0, 2) for _ in range(draw.randint(1, 8))]
+        prompt = [tuple(path[:end]) for end in range(1, len(path) + 1)]
+        leases = [pool.acquire(prompt, float(now)) for pool in (three, one)]
+        assert leases[0].hits == leases[1].hits
+        three.release(leases[0], float(now))
+        one.release(leases[1], float(now))
