@@ -23,7 +23,6 @@ FINE, FAULTY, UNUSABLE = 0, 1, 2
 # name -> one line for `kvp --help`. The module is `kvpolicy.cli.NAME`; a command is offered where it exists.
 COMMANDS: dict[str, str] = {
     "check": "parse and check policies",
-    "fmt": "lay policies out in the canonical way",
     "test": "run the test blocks of policies",
     "explain": "say which rule decides each property of a span, and why",
     "plan": "the directives for one request",
@@ -31,7 +30,6 @@ COMMANDS: dict[str, str] = {
     "simulate": "replay a trace under policies, beside LRU and the bounds",
     "trace": "get and describe public traces",
     "graph": "a workflow with the steps to each node's next use",
-    "diff": "which spans and states two policies decide differently",
 }
 
 
