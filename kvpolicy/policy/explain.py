@@ -16,6 +16,7 @@ from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.contest import Guards
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.policy import Policy
+from kvpolicy.policy.resolve import CLOSED, GRACE, OPEN, standing
 from kvpolicy.policy.show import value_json, value_text
 
 _BECAUSE = {
@@ -83,9 +84,10 @@ def explain(policy: Policy, subject: Subject, state: State, properties: Sequence
         if properties and name not in properties:
             continue
         rules = [r for r in menu.rules if name in r.values]
-        silent = [(r, why) for r in rules if (why := _silent(r, guards)) is not None]
-        candidates = [r for r in rules if all(r is not s for s, _ in silent)]
         verdict = verdicts.get(name)
+        lingers = any(r.name == verdict.rule and _standing(r, guards) == GRACE for r in rules) if verdict else False
+        silent = [(r, why) for r in rules if (why := _silent(r, guards, OPEN if lingers else GRACE)) is not None]
+        candidates = [r for r in rules if all(r is not s for s, _ in silent)]
         if candidates or verdict is not None:
             decided.append(_decide(policy, name, verdict, candidates, silent))
         elif silent:
@@ -97,9 +99,17 @@ def explain(policy: Policy, subject: Subject, state: State, properties: Sequence
     return Explanation(subject, tuple(decided), tuple(waiting), tuple(sentences))
 
 
-def _silent(rule: Rule, guards: Guards) -> str | None:
-    """Why a rule that reaches the span is no candidate; None where it is one."""
-    if rule.interval is not None and guards.state.opening(rule.interval, guards.subject) is None:
+def _standing(rule: Rule, guards: Guards) -> int:
+    """Whether the rule's interval is closed, open, or only lingers in its grace; a rule without one is open."""
+    if rule.interval is None:
+        return OPEN
+    return standing(guards.state.opening(rule.interval, guards.subject), guards.state.now)
+
+
+def _silent(rule: Rule, guards: Guards, without: int) -> str | None:
+    """Why a rule that reaches the span is no candidate; None where it is one. A lingering interval counts only where
+    what it still protects decides, and then as things stood before it closed (`without` OPEN)."""
+    if rule.interval is not None and _standing(rule, guards) in (CLOSED, without):
         return "interval"
     return None if guards.hold(rule.guard) else "guard"
 

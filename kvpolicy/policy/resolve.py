@@ -102,7 +102,7 @@ class Menu:
             shape = self._all_closed
         else:
             now = state.now
-            shape = tuple([_standing(o, now) for o in openings])
+            shape = tuple([standing(o, now) for o in openings])
         table = self._table(shape, GRACE)
         lingers = GRACE in shape
         if not lingers:
@@ -220,7 +220,8 @@ class Menu:
                 found["priority"] = Verdict("priority", value, limit, limited_by=limit)
 
 
-def _standing(opening: Opening | None, now: float) -> int:
+def standing(opening: Opening | None, now: float) -> int:
+    """Whether an interval is closed, open, or closed with protections that linger."""
     if opening is None:
         return CLOSED
     if opening.grace_until is None:

@@ -36,7 +36,7 @@ ATOMS = (
     "p95(tool.duration) else 5s < 10s",
     "10s > p95(tool.duration) else 5s",
     "steps_to_next_use() else 3 = never",
-    "reuse_probability(within 30s) else 0 > 50%",
+    "reuse_probability(within 30s) else 0% > 50%",
     "turns_ago() != 2",
 )
 FUNCTIONS = (
