@@ -59,7 +59,7 @@ def answers(line: Line, now: float) -> list[Answer]:
             status, reason = DEFERRED, "the other blocks are not stored"
         elif asked == 0:
             status, reason = IGNORED, "no full block ends in or before it"
-        elif claim.expired(now):
-            granted, status, reason = 0, IGNORED, "its fixed lifetime is over"
+        elif claim.ended:
+            granted, status, reason = 0, IGNORED, "its lifetime is over"
         rows.append(Answer(status, asked, granted, reason, claim.span, claim.kind))
     return rows

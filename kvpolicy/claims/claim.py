@@ -28,7 +28,8 @@ class Claim:
     release; hold_from: when it did. protected_until: seconds, -inf for never. expires: end of a `fixed`, else inf.
     born: a claim made without a request runs its `ttl` from here at the earliest. spread: a drop before it takes it
     along. yields: an explicit claim of the owner stands in for this implicit one. settled: a request that made it
-    has finished, so cancelling another does not withdraw it.
+    has finished, so cancelling another does not withdraw it. timed: it has a lifetime of its own. ended: that is
+    over, until a request uses the span again or a plan says something else of it.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Claim:
         "directive",
         "drop",
         "end",
+        "ended",
         "expires",
         "first",
         "full",
@@ -52,6 +54,7 @@ class Claim:
         "settled",
         "span",
         "spread",
+        "timed",
         "ttl",
         "yields",
     )
@@ -79,15 +82,20 @@ class Claim:
         self.spread = False
         self.yields = False
         self.settled = False
+        self.timed = nameless
+        self.ended = False
 
     def apply(self, directive: Directive | None, nameless: bool) -> None:
         """Take a directive's values, keeping the clocks that run; None makes the claim an implicit one."""
+        if self.ended and directive != self.directive:
+            self.ended = False
         self.directive = directive
         if directive is None:
             self.priority, self.ttl, self.expires, self.protected_until = DEFAULT, None, inf, -inf
             self.hold_s, self.drop = None, False
             self.lifetime = words.DEFAULT_LIFETIME_BY_KIND.get(self.kind, words.DEFAULT_LIFETIME)
             self.max_age = NAMELESS_AGE_S if nameless else MAX_AGE_S
+            self.timed = nameless
             return
         self.yields = False
         self.priority = directive.priority
@@ -96,6 +104,7 @@ class Claim:
         self.drop = directive.retention.mode == DROP
         self.by_kind = directive.drop_by_kind
         self.ttl, self.expires = directive.ttl, inf
+        self.timed = directive.ttl is not None
         if directive.ttl is not None and directive.ttl_fixed:
             # INVARIANT: `fixed` runs from the first claim for the span and is never armed again.
             self.ttl, self.expires = None, self.first + directive.ttl

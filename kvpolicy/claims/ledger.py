@@ -29,6 +29,7 @@ from kvpolicy.directive import Directive
 from kvpolicy.request import Owner, Request
 
 ANSWER_GRACE_S = 2.0  # after an answer, until it is classified
+LATE_S = 1.0  # a clock that asks for the present again is a fault of ours; it must not stop the time
 CANCEL_GRACE_S = 30.0  # after a cancel, until its claims are withdrawn
 BUDGET = 0.40  # of the first tier
 
@@ -285,7 +286,8 @@ class Ledger:
     def _settle(
         self, line: Line, now: float, at: Lease | Sequence[Hashable] | None = None, present: int | None = None
     ) -> None:
-        self.timers.arm(line, line.settle(self.ranks, now, at, present))
+        due = line.settle(self.ranks, now, at, present)
+        self.timers.arm(line, due if due > now else now + LATE_S)
 
     def _protect(self, line: Line, now: float) -> None:
         """Keep the count of who is protected since when, and the budget."""
@@ -398,7 +400,7 @@ class Ledger:
 
     def _outlived(self, line: Line, now: float) -> bool:
         released = self.ranks.last_release(line.marks[0])
-        return released is not None and all(released + claim.max_age <= now for claim in line.claims)
+        return released is not None and released + line.longest_age <= now
 
     def _drop(self, line: Line, now: float) -> None:
         """The line is no more; an owner without lines is forgotten."""

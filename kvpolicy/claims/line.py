@@ -84,16 +84,23 @@ class Line:
             return len(claims)
         return bisect_left(claims, True, key=misses)
 
+    @property
+    def longest_age(self) -> float:
+        """Seconds after the last use at which none of its claims is left, whatever else they ask for."""
+        return max((claim.max_age for claim in self.claims), default=0.0)
+
     def settle(
         self, ranks: Ranks, now: float, at: Lease | Sequence[Hashable] | None = None, present: int | None = None
     ) -> float:
         """Bring the marks in line with what the claims ask for at `now`. at, present: the prompt to mark on and its
         leading blocks that are resident, where blocks were stored since. Returns when to look again, inf for never."""
+        held = at is not None and not self.manual  # the request that is being placed holds all of it
         if present is None:
             present = self.length
         if self.claims:
             present = min(present, self.claims[-1].length)
-        self.pieces = pieces = self._front(ranks, now, present)
+        lapse = self._lapse(ranks, now, held)
+        self.pieces = pieces = self._front(ranks, now, present, held)
         place: Lease | Mark | Sequence[Hashable] | None = at
         if place is None:
             if not self.marks:
@@ -110,7 +117,7 @@ class Line:
             if id(mark) not in kept:
                 ranks.unmark(mark, now)
         self.marks = marks
-        return self._next(ranks, now)
+        return min(lapse, self._next(ranks, now, held))
 
     def loosen(self, ranks: Ranks, length: int, now: float) -> None:
         """Take away its marks beyond `length`: they stand on blocks of an earlier prompt. A settling with a lease
@@ -122,17 +129,13 @@ class Line:
 
     def living(self, ranks: Ranks, now: float) -> list[Piece]:
         """Every claim that lives, whether the front shows it or not: length left, strength, claim; in prompt order."""
-        found: list[Piece] = []
-        for claim in self.claims:
-            length = min(claim.length, self.length)
-            if not length or claim.yields or claim.expired(now):
-                continue
-            if not self.running and not (now < self.grace and self.frozen and claim in self.frozen):
-                released = ranks.last_release(self.marks[0], length)
-                if released is not None and claim.ends_at(released) <= now:
-                    continue
-            found.append((length, claim.strength(now), claim))
-        return found
+        self._lapse(ranks, now, False)
+        present = self.length
+        return [
+            (min(claim.length, present), claim.strength(now), claim)
+            for claim in self.claims
+            if min(claim.length, present) and not claim.yields and not claim.ended
+        ]
 
     def clear(self, ranks: Ranks, now: float) -> None:
         """Take all its marks away."""
@@ -156,33 +159,57 @@ class Line:
             ranks.weigh(mark, strength, now)
         return mark
 
-    def _front(self, ranks: Ranks, now: float, present: int) -> list[Piece]:  # noqa: PLR0912 - the hot loop
+    def _lapse(self, ranks: Ranks, now: float, held: bool) -> float:
+        """End for good the claims whose lifetime is over, in the front or not, so that no later use by others revives
+        them. Returns when the next one may end."""
+        soonest = inf
+        tail: float | None = None
+        asked = held or not self.marks
+        for claim in self.claims:
+            if not claim.timed or claim.ended or (self.frozen and now < self.grace and claim in self.frozen):
+                continue
+            if claim.expired(now):
+                claim.ended = True
+                continue
+            if now < claim.protected_until:
+                soonest = min(soonest, claim.protected_until)
+                continue
+            soonest = min(soonest, claim.expires) if now < claim.expires else soonest
+            if held:
+                continue
+            if not asked:
+                tail, asked = ranks.last_release(self.marks[0]), True
+            # Whoever uses the end uses all before it, so no block was released earlier than the tail.
+            released = tail
+            if tail is None or claim.ends_at(tail) <= now:
+                released = ranks.last_release(self.marks[0], min(claim.length, self.length)) if self.marks else None
+            if released is None:  # held: its whole time is still to come
+                soonest = min(soonest, now + max(1.0, min(claim.max_age, inf if claim.ttl is None else claim.ttl)))
+            elif (end := claim.ends_at(released)) <= now:
+                claim.ended = True
+            else:
+                soonest = min(soonest, end)
+        return soonest
+
+    def _front(self, ranks: Ranks, now: float, present: int, held: bool) -> list[Piece]:
         pieces: list[Piece] = []
         best, want, cut = -2, 0, self.granted < present
         frozen = self.frozen if now < self.grace else None
         tail_released: float | None = None
-        asked = self.running > 0 or not self.marks  # held, or not stored before: nothing has been released
+        asked = held or not self.marks
         for claim in reversed(self.claims):
             strength = claim.strength(now)
-            stands = frozen is not None and claim in frozen
-            if stands and frozen is not None:
-                strength = max(strength, frozen[claim])
-            if (strength <= best and not cut) or claim.yields:
+            if frozen is not None:
+                strength = max(strength, frozen.get(claim, strength))
+            if (strength <= best and not cut) or claim.yields or claim.ended:
                 continue
             length = claim.length if claim.length < present else present
             if length == 0:
                 break
-            if not stands:
-                if claim.expires <= now and claim.expired(now):
-                    continue
-                if not asked:
-                    tail_released = ranks.last_release(self.marks[0])
-                    asked = True
-                # Whoever uses the end uses all before it, so no block was released earlier than the tail.
-                if tail_released is not None and claim.ends_at(tail_released) <= now:
-                    released = ranks.last_release(self.marks[0], length)
-                    if released is not None and claim.ends_at(released) <= now:
-                        continue
+            if not asked:
+                tail_released, asked = ranks.last_release(self.marks[0]), True
+            if tail_released is not None and tail_released + claim.max_age <= now and self._aged(ranks, claim, now):
+                continue
             if strength >= PROTECTED:
                 want = max(want, length)
                 if length > self.granted:  # cut by the budget: its tail counts as its priority
@@ -197,10 +224,16 @@ class Line:
         self.want = want
         return _staircase(pieces) if cut else pieces
 
-    def _next(self, ranks: Ranks, now: float) -> float:
+    def _aged(self, ranks: Ranks, claim: Claim, now: float) -> bool:
+        """Whether a claim was not used for as long as any claim lives; it ends then."""
+        released = ranks.last_release(self.marks[0], min(claim.length, self.length))
+        claim.ended = released is not None and max(released, claim.born) + claim.max_age <= now
+        return claim.ended
+
+    def _next(self, ranks: Ranks, now: float, held: bool) -> float:
         """The first time at which a member of the front changes by its clocks."""
         soonest = min(self.grace, self.withdraw, self.replan)
-        if self.running:  # `ttl` does not run; only ends with a date of their own count
+        if held:  # `ttl` does not run; only ends with a date of their own count
             for _, _, claim in self.pieces:
                 if now < claim.protected_until < soonest:
                     soonest = claim.protected_until
@@ -221,7 +254,7 @@ class Line:
             soonest = min(soonest, end)
         if skip and self.claims:  # nothing claims the end any more; the anchor goes with the last claim's age
             released = ranks.last_release(self.marks[0])
-            soonest = min(soonest, (now if released is None else released) + self.claims[-1].max_age)
+            soonest = min(soonest, (now if released is None else released) + self.longest_age)
         return soonest
 
 

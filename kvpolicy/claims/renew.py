@@ -44,6 +44,7 @@ def renew(
             found = others.pop((kind, end), None)
             claim = Claim(kind, end, span, now, nameless) if found is None else found
         claim.span = span
+        claim.ended = False  # used again
         directive = directives.get(span)
         if directive is not claim.directive:
             claim.apply(directive, nameless)

@@ -54,5 +54,5 @@ def claim_of(wish: Wish, blocks: int, now: float) -> Claim:
         nameless=False,
     )
     if wish.max_age is not None:
-        claim.max_age = wish.max_age
+        claim.max_age, claim.timed = wish.max_age, True
     return claim
