@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvpolicy import words
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, PolicyFault
 
 if TYPE_CHECKING:
     from kvpolicy.language import syntax
@@ -51,14 +51,18 @@ def run(args: argparse.Namespace) -> int:
     assumed = [_step("--assume", text, "assume") for text in args.assume]
     policy = open_policy(args.files)
     state = Snapshot(policy.lets, lenient=True)
-    subject = state.span(given.span)
-    for step in assumed:
-        state.assume(step.call, step.value, step.span)
-    for step in happened:
-        if hasattr(step, "event"):
-            state.happen(step.event)
-        else:
-            state.wait(step.duration)
+    try:
+        subject = state.span(given.span)
+        for step in assumed:
+            state.assume(step.call, step.value, step.span)
+        for step in happened:
+            if hasattr(step, "event"):
+                state.happen(step.event)
+            else:
+                state.wait(step.duration)
+    except PolicyFault as fault:  # of the options' text, not of the policy
+        at = fault.diagnostics[0]
+        raise InputFault(f"{at.place.file}: {at.message}") from None
     found = explain(policy, subject, state)
     missing = list(state.missing)
     document = found.as_json()

@@ -70,6 +70,7 @@ class _Told:
         self.pattern, self.owner = pattern, owner
         self.phase = "idle"
         self.calls: list[_Call] = []
+        self.returned: set[object] = set()  # ids of calls whose result has come: a second delivery says nothing
         self.rows: list[_Row] = []
         self.seen = False  # this phase has met the opening event before
         self.lingering: Opening | None = None
@@ -85,11 +86,14 @@ class _Told:
                 opened = _Call(event.attributes.get("tool"), event.attributes.get("call"))
                 self.calls.append(opened)
             elif event.name == "tool_result":
+                if event.attributes.get("call") in self.returned:
+                    return
                 closed = self._answered(event)
                 if closed is None and (self.calls or before == "human_pause"):
                     return
                 if closed is not None:
                     self.calls.remove(closed)
+                    self.returned |= set() if closed.id is None else {closed.id}
             elif "ended" in (before, target):
                 self.calls.clear()
             self.phase = "tool_pause" if self.calls else target

@@ -1,0 +1,118 @@
+"""`kvp explain`: the value, the rule, those it beats and why, those that have no say and why, and limits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvpolicy.cli.main import main
+
+POLICY = """\
+let patience = 20s
+layer low {
+  first: any { priority: 20 }
+  wide: turn { priority: 50 }
+}
+layer workload {
+  on tool_call until tool_result {
+    quick_tool: turn, tool_result when p95(tool.duration) else patience <= patience { priority: 80 }
+    slow_tool: turn, tool_result when p95(tool.duration) else patience > patience { priority: 40 }
+  }
+  chosen: turn[agent = coder] over rival { ttl: 5min }
+  rival: turn[tokens > 1k] { ttl: 1h }
+}
+limit any[plan = free] { priority: at most 60 }
+"""
+SPAN = "turn[agent=coder, tokens=12k]"
+
+
+@pytest.fixture
+def explain(tmp_path, capsys):
+    file = tmp_path / "p.kvp"
+    file.write_text(POLICY)
+
+    def call(*options: str, status: int = 0):
+        assert main(["explain", str(file), "--format", "json", *options]) == status
+        out = capsys.readouterr()
+        return json.loads(out.out) if status == 0 else out.err
+
+    return call
+
+
+def test_everything_about_one_property(explain):
+    found = explain("--span", SPAN, "--at", "tool_call[tool=grep]", "--assume", "p95(tool.duration)=800ms")
+    assert found["span"] == {"kind": "turn", "agent": "coder", "tokens": 12000}
+    rank = found["properties"]["priority"]
+    assert rank["file"].endswith("p.kvp")
+    assert {k: rank[k] for k in ("value", "rule", "layer", "line", "limited_by")} == {
+        "value": 80,
+        "rule": "quick_tool",
+        "layer": "workload",
+        "line": 8,
+        "limited_by": None,
+    }
+    assert rank["beaten"] == [{"rule": "first", "because": "layer"}, {"rule": "wide", "because": "layer"}]
+    assert rank["not_candidates"] == [{"rule": "slow_tool", "because": "guard"}]
+    assert found["properties"]["ttl"]["beaten"] == [{"rule": "rival", "because": "over"}]
+    assert any("quick_tool" in s for s in found["sentences"])
+
+
+def test_closed_intervals_and_narrower_rules(explain):
+    rank = explain("--span", SPAN)["properties"]["priority"]
+    assert (rank["value"], rank["rule"]) == (50, "wide")
+    assert rank["beaten"] == [{"rule": "first", "because": "narrower"}]
+    assert {r["because"] for r in rank["not_candidates"]} == {"interval"}
+
+
+def test_a_property_nobody_sets_is_absent(explain):
+    assert list(explain("--span", "document")["properties"]) == ["priority"]
+
+
+def test_limits_are_named(explain):
+    rank = explain("--span", "turn[plan=free]", "--at", "tool_call", "--assume", "p95(tool.duration)=1s")["properties"]
+    assert rank["priority"]["value"] == 60
+    assert rank["priority"]["limited_by"].endswith("p.kvp:14")
+
+
+def test_what_happened_keeps_its_order(explain):
+    said = ("--span", SPAN, "--assume", "p95(tool.duration)=1s", "--at", "tool_call", "--at", "tool_result")
+    assert explain(*said)["properties"]["priority"]["value"] == 80
+    assert explain(*said, "--then", "31s")["properties"]["priority"]["value"] == 50
+    assert explain(*said, "--then", "31s", "--at", "tool_call")["properties"]["priority"]["value"] == 80
+
+
+def test_what_was_not_assumed_is_said(explain):
+    found = explain("--span", SPAN, "--at", "tool_call")
+    assert found["properties"]["priority"]["rule"] == "quick_tool"  # without data the fallback counts
+    assert found["not_assumed"] == ["p95(tool.duration)"]
+    assert "p95(tool.duration)" in found["sentences"][-1]
+
+
+FAULTS = (
+    (("--span", "trun"), "did you mean 'turn'"),
+    (("--span", "turn[agnt=coder]"), "did you mean 'agent'"),
+    (("--span", "turn[agent=coder"), "--span"),
+    (("--span", "turn } turn { priority: 3"), "--span"),
+    (("--span", "turn[tokens > 3]"), "one value"),
+    (("--span", "turn, document"), "write one span"),
+    (("--span", "turn", "--at", "toolcall"), "did you mean 'tool_call'"),
+    (("--span", "turn", "--assume", "meen(tool.duration)=3s"), "did you mean 'mean'"),
+    (("--span", "turn", "--assume", "p95(tool.duration)"), "--assume"),
+)
+
+
+@pytest.mark.parametrize(("options", "message"), FAULTS)
+def test_options_that_cannot_be_read(explain, options, message):
+    shown = explain(*options, status=2)
+    assert message in shown
+    assert "Traceback" not in shown
+
+
+def test_text_is_the_sentences(tmp_path, capsys):
+    file = tmp_path / "p.kvp"
+    file.write_text("a: turn { priority: default }\n")
+    assert main(["explain", str(file), "--span", "turn"]) == 0
+    assert "as if no rule had set it" in capsys.readouterr().out
+    assert main(["explain", str(file), "--span", "document"]) == 0
+    assert "No rule decides anything" in capsys.readouterr().out
