@@ -184,8 +184,6 @@ class Requests:
     def _take_for(self, lease: Lease, count: int) -> list[int]:
         """Physical blocks for `count` full blocks: those being filled first."""
         filled = lease.private[:count]
-        if not filled:
-            return self._take(count, lease)
         del lease.private[:count]
         self.gpu.private -= len(filled)
         return filled + self._take(count - len(filled), lease)
