@@ -33,8 +33,8 @@ test-engines: ## the tests that run a real inference engine
 
 bench: .venv/test-ready ## figures, with the conditions they were measured under
 	@$(PY) tests/bench/conditions.py
-	@for script in $(filter-out tests/bench/conditions.py,$(wildcard tests/bench/*.py)); do \
-		echo "— $$script"; $(PY) $$script || exit 1; done
+	@over=0; for script in $(filter-out tests/bench/conditions.py,$(wildcard tests/bench/*.py)); do \
+		echo "— $$script"; $(PY) $$script || over=1; done; exit $$over
 
 fuzz: .venv/test-ready ## the property tests, 20 times as long and from a fresh seed
 	@KVPOLICY_FUZZ=20 $(PY) -m pytest -n $(WORKERS) -m hypothesis
