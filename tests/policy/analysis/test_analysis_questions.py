@@ -1,0 +1,175 @@
+"""The other questions about rules: what is told, and which sensible policies are left in peace."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kvpolicy.faults import Diagnostic
+from kvpolicy.language.check import examine
+from kvpolicy.language.load import load, load_text, packaged_names
+from kvpolicy.policy.analysis import analyse
+
+
+def told(text: str) -> list[Diagnostic]:
+    loaded = load_text(text, "a.kvp")
+    assert loaded.files is not None
+    assert [fault for fault in examine(loaded) if fault.severity == "error"] == []
+    return list(analyse(loaded.files))
+
+
+def names(text: str) -> list[str]:
+    return [fault.name for fault in told(text)]
+
+
+SENSIBLE = (
+    "system, tools { priority: 90 }\ndocument { priority: 60  ttl: 10min }\n"
+    "on turn_end until turn_start { scratchpad { retention: drop } }\n",
+    "turn { priority: 50  ttl: 5min }\nturn[agent = judge] { priority: 80 }\nlimit any { priority: at most 85 }\n",
+    "turn { ttl: 5min }\nturn[agent = judge] { priority: 80 }\n",
+    "any { priority: 40 }\nsystem { priority: 90 }\n",
+    "any { tier: gpu, cpu after 30s }\n",
+    "any { share: session }\n",
+    "limit any { priority: at most 40  hold: at most 40% of gpu }\n",
+    "on workflow_end { turn, document, tool_result, scratchpad, branch, output { retention: drop } }\n",
+    "on session_end { any { retention: drop } }\n",
+    "on tool_call until tool_result at most 2h { turn { retention: hold 90min } }\n",
+    "on turn_end until turn_start { turn { retention: hold until turn_start } }\n",
+    "on branch_pruned { branch { retention: drop } }\n",
+    "on step_end until step_start { turn { priority: 50 - steps_to_next_use() else 10 } }\n",
+    "system[agent = helper] { priority: 20 }\nturn { priority: 60 }\n",
+    "layer low { system { priority: 20 } }\n"
+    "layer high { system when idle() < 5s { priority: 95 }  turn { priority: 60 } }\n",
+    "workflow w {\n  agent a, b\n  barrier j\n  a -> b * n -> j\n  loop j -> a at most 3\n}\nturn { priority: 50 }\n",
+    "workflow w {\n  agent a, b, c\n  a -> b -> a\n  b -> c\n}\nturn[agent in {a, c}] { priority: 50 }\n",
+)
+
+
+@pytest.mark.parametrize("text", SENSIBLE)
+def test_sensible_policies_are_left_in_peace(text: str) -> None:
+    assert [(fault.name, fault.message) for fault in told(text)] == []
+
+
+@pytest.mark.parametrize("name", packaged_names() or ["none"])
+def test_packaged_policies_have_no_fault(name: str) -> None:
+    if name == "none":
+        pytest.skip("no policy is packaged")
+    loaded = load([name])
+    assert loaded.diagnostics == ()
+    assert loaded.files is not None
+    assert [(str(f.place), f.name, f.message) for f in (*examine(loaded), *analyse(loaded.files))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # never decides
+        ("layer a { x: turn { priority: 50 } }\nlayer b { turn, tools { priority: 60 } }", ["never-decides"]),
+        ("layer a { x: turn { priority: 50  place: same_worker } }\nlayer b { turn { priority: 60 } }", []),
+        ("layer a { x: turn { priority: 50 } }\nlayer b { turn when idle() > 5s { priority: 60 } }", []),
+        ("x: turn[agent = a] { priority: 50 }\nturn over x { priority: 60 }", ["never-decides"]),
+        # matches nothing
+        ("turn[depth = 1, depth = 2] { priority: 50 }", ["matches-nothing"]),
+        ("turn[tool in {}] { priority: 50 }", ["matches-nothing"]),
+        ("turn[last_step = yes, last_step = no] { priority: 50 }", ["matches-nothing"]),
+        ("turn { priority: 50 }\nlimit any[depth < 2, depth > 5] { priority: at most 40 }", ["matches-nothing"]),
+        ("on tool_call[tool = a, tool = b] { turn { priority: 50 } }", ["matches-nothing"]),
+        ("on turn_end until tool_result { turn { priority: 50 } }", ["matches-nothing"]),
+        ("on tool_call until turn_end { turn { priority: 50 } }", ["matches-nothing"]),
+        ("workflow w { agent a, b  a -> b }\nturn[agent = c] { priority: 50 }", ["matches-nothing"]),
+        ("workflow w { agent a, b  a -> b }\nturn[workflow = other, agent = c] { priority: 50 }", []),
+        # holds
+        ("on turn_end until turn_start { turn { retention: hold until tool_result } }", ["hold-until-never"]),
+        ("on session_end { turn { retention: hold until tool_call } }", ["hold-until-never"]),
+        ("on tool_call until tool_result { turn { retention: hold 2h } }", ["hold-beyond-bound"]),
+        ("on tool_call at most 5min { turn { retention: hold 6min } }", ["hold-beyond-bound"]),
+        ("turn { retention: hold 6h }", []),
+        # limits
+        ("turn { priority: 50 }\nlimit turn { priority: at most 30  priority: at least 31 }", ["limits-crossed"]),
+        ("turn { priority: 50 }\nlimit turn { priority: at most 30 }\nlimit tools { priority: at least 31 }", []),
+        ("turn { priority: 50 ttl: 5min }\nlimit any { ttl: at most 5s  ttl: at least 6s }", ["limits-crossed"]),
+        # lifetimes
+        ("turn { priority: 35  ttl: 5min }", ["lifetime-of-nothing"]),
+        ("turn { ttl: 5min }\ntools { priority: 80 }", ["lifetime-of-nothing"]),
+        ("turn { ttl: 5min }\nlimit any { priority: at least 40 }", []),
+        # LRU
+        ("any { priority: 35 }", ["this-is-lru"]),
+        ("any { retention: normal }", ["this-is-lru"]),
+        (
+            "system, tools, document, turn { priority: 60 }\ntool_result, scratchpad, branch, output { priority: 60 }",
+            ["this-is-lru"],
+        ),
+        ("any { priority: 60  ttl: 5min fixed }", []),
+        ("any { retention: hold 5s }", []),
+        ("any { priority: 60 - turns_ago() }", []),
+        ("turn { priority: 60 }", []),
+        ("any { priority: 60 }\nlimit turn { priority: at most 50 }", []),
+        # stranded, dropped
+        ("tools { priority: 20 }\nturn, output { priority: 60 }", ["stranded-tokens"]),
+        ("tools { retention: drop }", ["drop-takes-more"]),
+        (
+            "on session_end { system { retention: drop }  turn, tool_result, output, scratchpad { retention: drop } }",
+            [],
+        ),
+        # workflows
+        ("workflow w { agent a, b  a -> b -> a }\nturn { priority: 50 }", ["loop-without-exit"]),
+        ("workflow w { agent a  loop a -> a }\nturn { priority: 50 }", ["loop-without-exit"]),
+        ("workflow w { agent a, b, c  c -> a -> b  loop b -> a }\nturn { priority: 50 }", ["loop-without-exit"]),
+        # precedence
+        (
+            "a: turn over b { priority: 50 }\nb: turn over c { priority: 60 }\nc: turn over a { priority: 70 }",
+            ["precedence-cycle"],
+        ),
+        (
+            "a: turn over c { priority: 50 }\n"
+            "b: turn[depth > 3] over a { priority: 60 }\nc: turn[depth > 2] { priority: 70 }",
+            ["never-decides"],
+        ),
+        (
+            "a: turn over b { priority: 50 }\nb: turn[depth > 3] { priority: 60 }\nc: turn[depth > 2] { priority: 70 }",
+            ["precedence-cycle"],
+        ),
+    ],
+)
+def test_what_is_told(text: str, expected: list[str]) -> None:
+    assert names(text + "\n") == expected
+
+
+def test_a_loop_is_told_with_the_names_of_its_nodes() -> None:
+    (fault,) = told(
+        "workflow w { agent first, second, other\n other -> first -> second -> first }\nturn { priority: 50 }\n"
+    )
+    assert re.findall(r"first|second|other", fault.message)[:3] == ["first", "second", "first"]
+    assert "other" not in fault.message
+
+
+def test_a_circle_is_told_with_its_rules_in_order() -> None:
+    (fault,) = told(
+        "a: turn over b { priority: 50 }\nb: turn over c { priority: 60 }\nc: turn over a { priority: 70 }\n"
+    )
+    assert "'a' over 'b' over 'c' over 'a'" in fault.message
+
+
+def test_groups_without_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.kvp").write_text("turn { priority: 50 }\ntools { priority: 80 }\n")
+    Path("two.kvp").write_text("turn { priority: 60 }\ntools { priority: 90 }\n")
+    for lines, expected in (("", ["group-order-unknown"]), ("layers two, one\n", []), ("layers one, two\n", [])):
+        Path("a.kvp").write_text(f'use "one.kvp"\nuse "two.kvp"\n{lines}document {{ priority: 60 }}\n')
+        loaded = load(["a.kvp"])
+        assert loaded.files is not None
+        found = analyse(loaded.files)
+        assert [fault.name for fault in found] == expected
+        assert all((fault.place.file, fault.place.line) == ("a.kvp", 2) for fault in found)
+
+
+def test_overruling_a_used_policy_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.kvp").write_text("mild: turn { priority: 50 }\n")
+    for text in ("turn { priority: 60 }\n", "turn over one.mild { priority: 60 }\n"):
+        Path("a.kvp").write_text('use "one.kvp"\n' + text)
+        loaded = load(["a.kvp"])
+        assert loaded.files is not None
+        assert analyse(loaded.files) == ()
