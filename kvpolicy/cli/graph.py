@@ -14,7 +14,10 @@ from kvpolicy.faults import ERROR, InputFault, PolicyFault
 from kvpolicy.policy.model import NEVER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kvpolicy.language.syntax import FileSet
+    from kvpolicy.workflow.events import Event
     from kvpolicy.workflow.graph import Graph
     from kvpolicy.workflow.position import Position
 
@@ -34,16 +37,18 @@ def run(args: argparse.Namespace) -> int:
     does not parse."""
     from kvpolicy.request_json import load_json, read_state
 
-    state = read_state({} if args.state is None else load_json(args.state), args.state or "state")
-    graph = _graph(args.file, args.workflow, state.workflow)
-    position = _position(graph, state.events, args.state)
-    steps = position.all_steps()
+    document = read_state({} if args.state is None else load_json(args.state), args.state or "state")
+    files = None if args.file.endswith(".json") else _load(args.file)
+    graph = _graph(args.file, files, args.workflow, document.workflow)
+    events = _events(document.events, args.state)
+    steps = _position(graph, events).all_steps()
+    ranks = {} if files is None else _ranks(files, graph, events)
     found = graph.check()
     if args.format == "json":
-        document = {
+        answer = {
             "workflow": graph.name,
             "nodes": [
-                {"name": name, "role": role, "steps_to_next_use": _shown(steps[name])}
+                {"name": name, "role": role, "steps_to_next_use": _shown(steps[name]), "rank": ranks.get(name)}
                 for name, role in graph.nodes.items()
             ],
             "edges": [[edge.source, edge.target] for edge in graph.edges],
@@ -51,23 +56,23 @@ def run(args: argparse.Namespace) -> int:
             "loops": [list(loop) for loop in graph.loops()],
             "diagnostics": [d.as_json() for d in found],
         }
-        print(json.dumps(document, indent=1))
+        print(json.dumps(answer, indent=1))
     else:
         from kvpolicy.cli.listing import as_text
 
-        print(_as_text(graph, steps))
+        print(_as_text(graph, steps, ranks))
         if found:
             print(as_text(found, {}))
     return int(any(d.severity == ERROR for d in found))
 
 
-def _graph(file: str, name: str | None, stated: object) -> Graph:
+def _graph(file: str, files: FileSet | None, name: str | None, stated: object) -> Graph:
     from kvpolicy.request_json import load_json
     from kvpolicy.workflow.graph import Graph
 
-    if file.endswith(".json"):
+    if files is None:
         return Graph.build(load_json(file), file)
-    workflows = [block for member in _load(file).members for block in member.file.workflows]
+    workflows = [block for member in files.members for block in member.file.workflows]
     if name is not None:
         workflows = [block for block in workflows if block.name == name]
     if len(workflows) == 1:
@@ -92,30 +97,68 @@ def _load(file: str) -> FileSet:
     return loaded.files
 
 
-def _position(graph: Graph, events: tuple[object, ...], source: str | None) -> Position:
-    """Where the run stands whose steps were told last."""
-    from collections.abc import Mapping
-
+def _events(rows: Iterable[Mapping[str, object]], source: str | None) -> list[Event]:
     from kvpolicy.workflow.events import event_from_row
+
+    told = []
+    for index, row in enumerate(rows):
+        try:
+            told.append(event_from_row(row))
+        except InputFault as fault:
+            raise InputFault(f"{source}: events[{index}]: {fault}") from None
+    return sorted(told, key=lambda event: event.at)
+
+
+def _position(graph: Graph, events: list[Event]) -> Position:
+    """Where the run stands whose steps were told last."""
     from kvpolicy.workflow.position import Position
     from kvpolicy.workflow.runs import Runs
 
-    runs, told = Runs(graph), []
-    for index, row in enumerate(events):
-        try:
-            told.append(event_from_row(row if isinstance(row, Mapping) else {}))
-        except InputFault as fault:
-            raise InputFault(f"{source}: events[{index}]: {fault}") from None
-    for event in sorted(told, key=lambda event: event.at):
+    runs = Runs(graph)
+    for event in events:
         runs.observe(event, ())
     return runs.latest() or Position(graph)
+
+
+def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
+    """The rank of each node's system prompt now; nothing where the policy does not compile."""
+    from kvpolicy import words
+    from kvpolicy.policy.compile import compile as compile_policy
+    from kvpolicy.policy.model import Subject
+    from kvpolicy.request import Owner
+    from kvpolicy.workflow.state import RunState
+
+    try:
+        policy = compile_policy(files)
+    except PolicyFault:
+        return {}
+    stated = events[-1].attributes if events else {}
+    tenant, session, run = (stated.get(field) for field in ("tenant", "session", "run"))
+    state = RunState(policy.intervals, graph)
+    ranks = {}
+    owners = {name: Owner(str(tenant or "default"), _text(session), _text(run), agent=name) for name in graph.nodes}
+    for owner in owners.values():
+        state.know(owner)
+    for event in events:
+        state.observe(event)
+    for name, owner in owners.items():
+        known = {"tenant": owner.tenant, "session": owner.session, "agent": name, "node": name, "workflow": graph.name}
+        subject = Subject("system", {key: value for key, value in known.items() if value is not None}, owner)
+        verdict = policy.resolve(subject, state).get("priority")
+        value = words.DEFAULT_PRIORITY if verdict is None else verdict.value
+        ranks[name] = value if isinstance(value, int) else words.DEFAULT_PRIORITY
+    return ranks
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _shown(steps: float) -> int | str:
     return "never" if steps == NEVER else int(steps)
 
 
-def _as_text(graph: Graph, steps: dict[str, float]) -> str:
+def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int]) -> str:
     from kvpolicy.cli.listing import as_words
 
     width = max((len(name) for name in graph.nodes), default=0)
@@ -124,6 +167,7 @@ def _as_text(graph: Graph, steps: dict[str, float]) -> str:
         into = ", ".join(edge.source for edge in graph.edges if edge.target == name)
         waits = " all of" if graph.joins.get(name) == "and" else ""
         after = f"  after{waits} {into}" if into else ""
-        lines.append(f"  {name:<{width}}  {_shown(steps[name])!s:>5}  {role}{after}")
+        rank = f"  rank {ranks[name]:>3}" if name in ranks else ""
+        lines.append(f"  {name:<{width}}  {_shown(steps[name])!s:>5}{rank}  {role}{after}")
     lines += [f"  loop: {' -> '.join((*loop, loop[0]))}" for loop in graph.loops()]
     return "\n".join(as_words(line) for line in lines)

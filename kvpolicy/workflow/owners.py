@@ -167,7 +167,7 @@ class Owners:
         if event.name == "step_start" and not found and stated.get("node") is not None and "agent" not in stated:
             del stated["node"]
             found = self._agreeing(tenant, {**stated, "agent": None})
-        if event.name.startswith("branch_") and stated.get("branch") is not None:
+        if event.name.startswith("branch_") and isinstance(stated.get("branch"), str):
             found = self._with_descendants(tenant, stated, found)
         return found
 
@@ -190,7 +190,7 @@ class Owners:
 
     def _with_descendants(self, tenant: str, stated: Mapping[str, object], found: list[Life]) -> list[Life]:
         known = dict.fromkeys(found)
-        names = [(stated["branch"], stated.get("session", ...))]
+        names = [(stated["branch"], _hashable(stated.get("session", ...)))]
         visited = set()
         while names:
             name, session = names.pop()

@@ -45,9 +45,7 @@ class Position:
         self.tokens = [0] * edges
         self.stale = [False] * edges  # arrived in an earlier round
         self._taken = [0] * edges
-        self.used_up = {
-            e for e, edge in enumerate(graph.edges) if edge.at_most == 0
-        }  # loops done with
+        self.used_up = {e for e, edge in enumerate(graph.edges) if edge.at_most == 0}  # loops done with
         self.entry = set(graph.entries)  # entries that have not begun
         self._counts: dict[str, int] = {}
         self.begun = False
@@ -143,12 +141,12 @@ class Position:
         return loops or (missing == 0 and any(not self.graph.edges[e].is_loop for e in tokens))
 
     def arrived(self, e: int) -> bool:
-        """Whether the source of edge `e` has arrived since the AND join last ran; of a fan-out, every instance."""
+        """Whether the source of edge `e` has arrived since the AND join last ran; of a known fan-out, all of it."""
         source = self.graph.sources[e]
         expected = self._expected(source)
         if expected is not None:
             return self.tokens[e] > 0 and self.tokens[e] + self._lost[source] >= expected
-        return self.tokens[e] > 0 and not self.running[source]
+        return self.tokens[e] > 0  # how many come is not known; one that still runs is no farther than the next step
 
     def _expected(self, index: int) -> int | None:
         times = self.graph.times[index]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from kvpolicy.policy.model import IntervalPattern
 from kvpolicy.request import Owner
 from kvpolicy.workflow.deadlines import Deadlines
-from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.events import LATEST_S, Event
 from kvpolicy.workflow.intervals import GRACE_S, Patterns
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.owners import Life, Owners
@@ -39,7 +39,7 @@ class Transitions:
             event.at,
             tool=_text(attributes.get("tool")),
             call=_text(attributes.get("call")),
-            eta=float(eta) if isinstance(eta, int | float) else None,
+            eta=float(eta) if isinstance(eta, int | float) and 0 <= eta < LATEST_S else None,
             node=node,
         )
         if step is None:

@@ -56,6 +56,30 @@ def test_a_state_says_where_the_run_stands(tmp_path: Path, capsys: pytest.Captur
     assert (status, steps) == (0, {"planner": "never", "searcher": 0, "writer": 2, "judge": 1})
 
 
+def test_ranks_follow_the_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, state = tmp_path / "research.kvp", tmp_path / "state.json"
+    near = "system when steps_to_next_use() else 9 <= 1 { priority: 80 }\n"
+    far = "system when steps_to_next_use() else 9 > 1 { priority: 20 }\n"
+    file.write_text(RESEARCH + near + far)
+    status, document = graph(capsys, str(file))
+    assert {row["name"]: row["rank"] for row in document["nodes"]} == {
+        "planner": 80,
+        "searcher": 80,
+        "writer": 20,
+        "judge": 20,
+    }
+    events = [{"at": 1, "event": "step_start", "node": "judge", "run": "r"}]
+    state.write_text(json.dumps({"events": events}))
+    status, document = graph(capsys, str(file), "--state", str(state))
+    assert status == 0
+    assert {row["name"]: row["rank"] for row in document["nodes"]} == {
+        "planner": 20,
+        "searcher": 80,  # by the loop
+        "writer": 80,
+        "judge": 80,
+    }
+
+
 def test_a_loop_without_an_exit_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "loop.json"
     file.write_text(json.dumps({"nodes": ["a", "b"], "edges": [["a", "b"], ["b", "a"]]}))

@@ -115,6 +115,12 @@ def test_a_join_in_a_loop_waits_again_for_all_that_come_again() -> None:
     assert after(g, *first, "+s", "-s", "+a", "+b")["j"] == 2  # b2 of the last round does not count
 
 
+def test_a_join_does_not_wait_for_what_only_it_leads_to() -> None:
+    g = graph("x>a x>p a>j p>j j>end", ("end", "a", 3), ("j", "p", 3), joins="j")
+    first = ("+x", "-x", "+a", "+p", "-a", "-p", "+j", "-j", "+end", "-end", "+a")
+    assert after(g, *first) == {"x": NEVER, "a": 0, "p": 2, "j": 1, "end": 2}
+
+
 def test_a_barrier_nobody_reports_is_passed_by_the_step_behind_it() -> None:
     g = graph("s>a s>b a>j b>j j>end end>last", joins="j")
     steps = after(g, "+s", "-s", "+a", "+b", "-a", "-b", "+end")

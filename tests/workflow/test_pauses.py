@@ -152,6 +152,15 @@ def test_an_answer_has_two_seconds_to_be_classified(state: RunState) -> None:
     assert state.phase(OWNER) == "idle"
 
 
+def test_a_classified_answer_is_not_looked_at_again(state: RunState) -> None:
+    state.arrive(request(), 0.0)
+    state.answer(request(), 1.0)
+    tell(state, 1.5, "tool_call", tool="grep", call="c1")
+    tell(state, 2.0, "tool_result", call="c1")
+    state.advance(3.0)  # two seconds after the answer
+    assert state.phase(OWNER) == "running"
+
+
 def test_a_side_request_does_not_end_the_pause_or_the_run(state: RunState) -> None:
     state.arrive(request(), 0.0)
     state.arrive(request(2), 0.5)
