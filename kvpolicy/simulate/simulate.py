@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -130,6 +131,7 @@ _shown: list[float] = []
 def _remember(shown: list[float]) -> None:
     global _shown  # noqa: PLW0603 - a pool's processes share the array by their start only
     _shown = shown
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is answered once, by the process that was called
 
 
 def _process(trace: Trace, runs: list[Run], index: int) -> _Result | KvpError:
