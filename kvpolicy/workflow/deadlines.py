@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import itertools
 
-from kvpolicy.workflow.owners import Life
+from kvpolicy.workflow.life import Life
 
 
 class Deadlines:

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.owners import Life, agrees
+from kvpolicy.workflow.life import Life
+from kvpolicy.workflow.owners import agrees
 
 LEAD_S = 3600.0  # how long an event waits for its owner
 _KEPT = 256

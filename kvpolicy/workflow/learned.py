@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kvpolicy.workflow.durations import LearnedTimes
 from kvpolicy.workflow.hold import Memoryfulness
-from kvpolicy.workflow.owners import Life
+from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, Step
 
 

@@ -14,7 +14,7 @@ from kvpolicy.policy.model import NEVER, EventPattern, Subject
 from kvpolicy.workflow.durations import HUMAN, TOOL, Series
 from kvpolicy.workflow.events import conditions_hold
 from kvpolicy.workflow.hold import best_hold
-from kvpolicy.workflow.owners import Life
+from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, TOOL_PAUSE, Call
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.gauges import Gauges
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.learned import Learned
-from kvpolicy.workflow.owners import Life
+from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, IDLE, RUNNING, TOOL_PAUSE
 from kvpolicy.workflow.runs import Runs
 from kvpolicy.workflow.transitions import Transitions

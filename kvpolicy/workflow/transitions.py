@@ -14,7 +14,8 @@ from kvpolicy.workflow.deadlines import Deadlines
 from kvpolicy.workflow.events import LATEST_S, Event
 from kvpolicy.workflow.intervals import GRACE_S, Patterns
 from kvpolicy.workflow.learned import Learned
-from kvpolicy.workflow.owners import Life, Owners
+from kvpolicy.workflow.life import Life
+from kvpolicy.workflow.owners import Owners
 from kvpolicy.workflow.phases import ENDED, IDLE, RUNNING, Call, Step
 
 ANSWER_GRACE_S = 2.0  # how long an answer may stay unclassified

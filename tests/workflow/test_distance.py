@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvpolicy.policy.model import NEVER, Subject
+from kvpolicy.policy.model import NEVER, EventPattern, Subject
 from kvpolicy.request import Owner, Request
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import AGENT, BARRIER, Graph, GraphEdge
@@ -212,3 +212,17 @@ def test_requests_stand_for_steps_until_somebody_reports_steps() -> None:
     assert state.read("steps_to_next_use", None, Subject("turn", {}, plan)) == NEVER
     state.arrive(Request("r2", act, 10, 16), 3.0)
     assert state.read("steps_to_next_use", None, subject) == 0
+
+
+def test_told_steps_replace_guessed_ones() -> None:
+    state = RunState(graph=graph("plan>act act>done"))
+    plan = Owner("t", None, "r", "plan")
+    done = Subject("turn", {"node": "done"}, plan)
+    state.arrive(Request("r1", plan, 10, 16), 0.0)
+    state.observe(Event(1.0, "step_start", {"tenant": "t", "run": "r", "node": "act"}))
+    assert state.read("steps_to_next_use", None, Subject("turn", {}, plan)) == NEVER  # it was guessed to run
+    state.observe(Event(5.0, "step_end", {"tenant": "t", "run": "r", "node": "act"}))
+    state.arrive(Request("r2", plan, 10, 16), 6.0)  # a stray request is no step any more
+    assert state.read("steps_to_next_use", None, Subject("turn", {}, plan)) == NEVER
+    assert state.read("steps_to_next_use", None, done) == 1
+    assert state.read("eta", EventPattern("step_end"), done) is None

@@ -1,0 +1,73 @@
+"""What is known of one owner: its phase, its intervals, its requests, where it stands.
+
+`owners` keeps one `Life` an owner, `transitions` and `state` move it, `signals` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvpolicy.request import Owner
+from kvpolicy.workflow.intervals import Openings
+from kvpolicy.workflow.phases import Call, Phases
+
+_NOTHING: Mapping[str, object] = {}
+
+
+class Life:
+    """One owner: its phase, its openings, its running requests and the last request's attributes.
+
+    idle_since: when its last answer ended; None before the first. lingering_calls: calls that have returned, until the
+    resuming request has touched its blocks. unclassified_until: an answer has ended and nobody has said how.
+    """
+
+    __slots__ = (
+        "attributes",
+        "deadline",
+        "first_seen",
+        "hits",
+        "idle_since",
+        "lingering_calls",
+        "model",
+        "node",
+        "number",
+        "openings",
+        "owner",
+        "parent",
+        "phases",
+        "running",
+        "turns",
+        "unclassified_until",
+    )
+
+    def __init__(self, owner: Owner, number: int, at: float) -> None:
+        self.owner = owner
+        self.number = number
+        self.first_seen = at
+        self.phases = Phases(at)
+        self.openings = Openings()
+        self.running: dict[str, None] = {}
+        self.attributes: Mapping[str, object] = _NOTHING
+        self.model: str | None = None
+        self.node: str | None = None
+        self.parent = owner.parent
+        self.idle_since: float | None = None
+        self.turns = 0
+        self.hits: dict[str, int] = {}  # by span kind: how often its spans were found cached
+        self.lingering_calls: list[Call] = []
+        self.unclassified_until: float | None = None
+        self.deadline: float | None = None
+
+    def place(self) -> str | None:
+        """The workflow node it stands for: the stated one, else its agent's name."""
+        return self.node if self.node is not None else self.owner.agent
+
+    def attribute(self, name: str) -> object:
+        """A static attribute of the owner or of its last request, None if absent."""
+        if name in ("tenant", "session", "run", "agent", "branch"):
+            return getattr(self.owner, name)
+        if name == "node":
+            return self.place()
+        if name == "model":
+            return self.model
+        return self.attributes.get(name)
