@@ -221,3 +221,50 @@ def test_what_drifts_is_looked_at_again_at_doubling_idle_times():
     state = World(functions={("idle", None): 3.0, ("next_use", None): 60.0})
     steps = policy("turn when next_use() else 5s > 1min { priority: 1 }").steps(span(), state)
     assert steps[:3] == (101.0, 105.0, 113.0)
+
+
+def test_a_grace_keeps_the_longer_lifetime_with_the_rank():
+    text = (
+        "on tool_call until tool_result { turn { priority: 80 ttl: 10min } }\n"
+        "on tool_call until tool_result { document { priority: 80 ttl: 1s } }\n"
+        "any { priority: 50 ttl: 1min }"
+    )
+    lingering = World(openings={PAUSE: Opening(80.0, 3680.0, grace_until=110.0)})
+    assert value(text, "ttl", lingering) == Ttl(600.0)
+    assert value(text, "ttl", lingering, span("document")) == Ttl(60.0)
+
+
+def test_a_rule_that_is_beaten_still_beats_others():
+    """`a` beats `b`, and `b` beats `c`, which `a` says nothing about: `c` is beaten while `b` is a candidate."""
+    found = policy(
+        "a: turn[agent = x] over b { priority: 9 }\n"
+        "b: turn[tokens > 1, depth = 2] when pressure(gpu) > 50% { priority: 2 }\n"
+        "c: turn[tokens > 1] { priority: 3 }"
+    )
+    a, c = (r for r in found.rules if r.name != "b")
+    assert found.order.beats(a, c) is None
+    full = World(functions={("pressure", "gpu"): 0.9})
+    assert found.resolve(span(agent="x", depth=2, tokens=5), full)["priority"].rule == "a"
+
+
+@pytest.mark.parametrize("order", [(20, 60), (60, 20)])
+def test_the_least_at_most_and_the_greatest_at_least_count(order):
+    most = "\n".join(f"limit any {{ priority: at most {n} }}" for n in order)
+    least = "\n".join(f"limit any {{ priority: at least {n} }}" for n in order)
+    assert value(f"turn {{ priority: 80 }}\n{most}", "priority") == 20
+    assert value(f"turn {{ priority: 10 }}\n{least}", "priority") == 60
+
+
+def test_spans_on_both_sides_of_a_bound_are_told_apart():
+    found = policy("turn[tokens >= 1k] { priority: 80 }\nturn[depth > 2] { ttl: 1s }\nturn[depth = 2] { ttl: 2s }")
+    ranks = [found.resolve(span(tokens=n), World()).get("priority") is not None for n in (999, 1000, 1001, 999, 1000)]
+    assert ranks == [False, True, True, False, True]
+    times = [found.resolve(span(depth=n), World()).get("ttl") for n in (1, 2, 3)]
+    assert [None if v is None else v.value.seconds for v in times] == [None, 2.0, 1.0]
+
+
+def test_owners_with_different_openings_are_told_apart():
+    found = policy("on tool_call until tool_result { turn { retention: hold 30s } }")
+    for at in (10.0, 20.0, 10.0):
+        state = World(openings={PAUSE: Opening(at, at + 3600.0)})
+        assert found.resolve(span(), state)["retention"].opened_at == at
