@@ -87,7 +87,7 @@ class Budget:
                 line.queued.discard(priority)
                 continue
             granted = line.granted
-            shorter = max((n for n, s, _ in line.pieces if s > PROTECTED + priority), default=0)
+            shorter = min(length, max((n for n, s, _ in line.pieces if s > PROTECTED + priority), default=0))
             self._cut(line, shorter, now)
             freed = before - ranks.protected_blocks
             if freed > before - self.blocks:
@@ -150,8 +150,9 @@ class Budget:
 
 
 def _piece(line: Line, priority: int) -> int:
-    """Length of the line's protected piece of that priority; 0 for none."""
-    return next((length for length, strength, _ in line.pieces if strength == PROTECTED + priority), 0)
+    """What eviction has left of the line's protected piece of that priority, in blocks; 0 for none."""
+    length = next((length for length, strength, _ in line.pieces if strength == PROTECTED + priority), 0)
+    return min(length, line.length)
 
 
 def _charge(limit: Limit, line: Line, group: Hashable) -> int:

@@ -23,6 +23,7 @@ from kvpolicy.steering import Outcome, Steering
 from kvpolicy.workflow.events import Event
 
 SIZE = 4  # tokens of a block
+SILENT = "policy silent\nscratchpad[name = nobody] { priority: 90 }\n"  # a policy that touches no span here
 
 
 @cache
