@@ -23,10 +23,10 @@ DIRECTION: tuple[frozenset[str], ...] = (
     frozenset({"kvpolicy.policy"}),
     frozenset({"kvpolicy.workflow", "kvpolicy.blocks", "kvpolicy.hashes", "kvpolicy.assumed"}),
     frozenset({"kvpolicy.claims"}),
-    frozenset({"kvpolicy.plan"}),
+    frozenset({"kvpolicy.plan", "kvpolicy.history"}),
     frozenset({"kvpolicy.pool", "kvpolicy.adapter", "kvpolicy.lowering", "kvpolicy.request_json", "kvpolicy.store"}),
-    frozenset({"kvpolicy.steering"}),
-    frozenset({"kvpolicy.simulate", "kvpolicy.replay"}),
+    frozenset({"kvpolicy.steering", "kvpolicy.residency"}),
+    frozenset({"kvpolicy.simulate", "kvpolicy.replay", "kvpolicy.embedded"}),
     frozenset({"kvpolicy.service", "kvpolicy.cli", "kvpolicy.lsp", "kvpolicy.__main__"}),
 )
 SHELVES = {"kvpolicy.grammar", "kvpolicy.policies", "kvpolicy.adapters"}

@@ -94,3 +94,15 @@ def count(root: Run) -> int:
         total += len(children)
         pending += children
     return total
+
+
+def count_from(root: Run, tier: Tier, strength: int) -> int:
+    """Blocks of `tier` whose rank is at least `strength`. A prompt's ranks never rise, so weaker ends are not entered
+    where the tier is the first one. O(runs)."""
+    total, pending = 0, [root]
+    while pending:
+        for run in pending.pop().children.values():
+            if run.rank >= strength:
+                total += len(run.hashes) if run.tier is tier else 0
+                pending.append(run)
+    return total

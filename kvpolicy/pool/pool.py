@@ -122,6 +122,10 @@ class Pool(Marking):
         """The physical blocks of a request, head first, private ones last."""
         return look.ids(lease.run) + lease.private
 
+    def count_from(self, strength: int) -> int:
+        """GPU blocks whose strength is at least that. O(runs)."""
+        return look.count_from(self._root, self.gpu, strength)
+
     @property
     def runs(self) -> int:
         """Runs in the tree: what ranking costs are counted in."""
