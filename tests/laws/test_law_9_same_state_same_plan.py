@@ -26,7 +26,7 @@ def test_the_order_of_rules_does_not_matter(rules: list[str], history: list[tupl
     seen: list[list[object]] = [[], []]
     for order, trace in ((RULES, seen[0]), (tuple(rules), seen[1])):
         world = World("policy p\n" + "\n".join(order) + "\n")
-        play(world, history, lambda w, t=trace: t.append([w.strengths("")] + w.steering.pool.eviction_order()))  # type: ignore[misc]
+        play(world, history, lambda w, t=trace: t.append([w.strengths(""), *w.steering.pool.eviction_order()]))  # type: ignore[misc]
     assert seen[0] == seen[1]
 
 

@@ -179,7 +179,8 @@ POLICIES = (
     "on tool_call until tool_result { turn, tool_result { retention: hold 10s priority: 55 } }\n"
     "on turn_end until turn_start { tool_result { retention: drop } turn { priority: 10 } }\n",
     "policy e\nany { priority: 50 ttl: 6s }\nturn { retention: hold 3s }\n",
-    "policy f\non tool_call until tool_result { any { retention: pin } }\non session_end { turn { retention: drop } }\n",
+    "policy f\non tool_call until tool_result { any { retention: pin } }\n"
+    "on session_end { turn { retention: drop } }\n",
 )
 
 OWNERS = (
