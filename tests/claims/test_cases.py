@@ -147,7 +147,8 @@ def test_thinking_dropped_on_the_next_human_turn(human: bool) -> None:
 def test_eight_sub_agents_with_one_type_prefix() -> None:
     """C32: each claims the shared prefix for itself, with its own lifetime; its own blocks go when it ends."""
     world = World(
-        "policy p\nsystem[agent = sub] { priority: 60 ttl: 300s for: agent }\nturn[agent = sub] { priority: 60 ttl: 300s }\n"
+        "policy p\nsystem[agent = sub] { priority: 60 ttl: 300s for: agent }\n"
+        "turn[agent = sub] { priority: 60 ttl: 300s }\n"
         "turn[agent = main] { priority: 70 ttl: 1h }\n"
     )
     main = Owner(session="m", agent="main")

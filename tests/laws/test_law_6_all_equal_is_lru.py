@@ -1,4 +1,4 @@
-"""Law 6. One rank and one soft lifetime for everything is the engine's own order, as long as no claim ends otherwise."""
+"""Law 6. One rank and one soft lifetime for everything is the engine's own order, while no claim ends otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Law 7. Lapsing never raises, deletes nothing, and needs no memory pressure to be visible. And the clocks themselves."""
+"""Law 7. Lapsing never raises, deletes nothing, needs no memory pressure to be visible. And the clocks themselves."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ def test_what_has_lapsed_is_not_revived_by_anothers_use() -> None:
     world = World(TTL)
     world.ask(A, "ab", spans(("turn", 2)))
     world.at(20).ask(B, "ab", spans(("document", 2)))
+    assert world.ranks("ab") == [35, 35]
+    world.at(21).event("branch_done", session="a")  # settles its claims anew
     assert world.ranks("ab") == [35, 35]
 
 
