@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import kvpolicy.policies
 import pytest
 
-import kvpolicy.policies
 from kvpolicy.cli.main import main
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.simulate.names import Contender, contender, packaged
@@ -53,7 +53,7 @@ def pause(seconds: float, stop: str) -> list[Call]:
 
 def test_a_running_tool_keeps_its_prompt() -> None:
     coding_agent = contender("coding_agent")
-    for seconds, decisive in ((20.0, None), (100.0, "warm")):
+    for seconds, decisive in ((20.0, None), (50.0, "warm")):
         calls = pause(seconds, "tool_use")
         assert last_hits(calls, contender("lru"), 12) == 0
         assert last_hits(calls, contender("base"), 12) <= 1
