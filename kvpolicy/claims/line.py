@@ -46,6 +46,7 @@ class Line:
         "replan",
         "request",
         "running",
+        "steps",
         "valid_until",
         "want",
         "withdraw",
@@ -66,6 +67,7 @@ class Line:
         self.before: list[Claim] | None = None
         self.queued: set[int] = set()  # priorities at which it stands in the budget's order
         self.manual = False
+        self.steps: list[Mark] = []  # marks without weight where a ladder of claims changes its tier
 
     @property
     def length(self) -> int:
@@ -139,9 +141,9 @@ class Line:
 
     def clear(self, ranks: Ranks, now: float) -> None:
         """Take all its marks away."""
-        for mark in self.marks:
+        for mark in (*self.marks, *self.steps):
             ranks.unmark(mark, now)
-        self.marks, self.pieces = [], []
+        self.marks, self.pieces, self.steps = [], [], []
 
     def _at(
         self,

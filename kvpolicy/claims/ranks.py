@@ -15,6 +15,8 @@ class Mark(Protocol):
 
     claim: object  # whoever placed it
     strength: int | None  # as last marked or weighed
+    ceiling: int  # level of the highest tier it wants, 0 for the first one
+    admit: bool  # whether its blocks may be stored below the first tier
     notify: bool  # whether the listener hears of releases of this mark's block
 
     @property
@@ -63,6 +65,18 @@ class Ranks(Protocol):
     def last_release(self, mark: Mark, length: int | None = None) -> float | None:
         """When the block that ends the mark's prefix (its leading `length` blocks where given) was released last;
         None while a request holds it. Seconds."""
+        ...
+
+
+class Tiers(Ranks, Protocol):
+    """A pool with tiers below the first."""
+
+    def demote(self, mark: Mark, tier: str, now: float) -> int:
+        """Move the mark's prefix down to `tier` as far as no other mark wants it higher. Blocks moved."""
+        ...
+
+    def prefetch(self, mark: Mark, now: float) -> int:
+        """Bring the mark's prefix up to the first tier as far as no higher rank has to leave. Blocks moved."""
         ...
 
 

@@ -15,14 +15,14 @@ from kvpolicy.blocks import lay_out
 from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer, answers
 from kvpolicy.claims.ledger import BUDGET, Arrival, Ledger
 from kvpolicy.claims.line import Line
-from kvpolicy.claims.ranks import Ranks
+from kvpolicy.claims.ranks import Ranks, Tiers
 from kvpolicy.directive import Plan
 from kvpolicy.plan import plan
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.steps import timed_rules
 from kvpolicy.pool import Pool
 from kvpolicy.request import Owner, Request
-from kvpolicy.steering import calls, show
+from kvpolicy.steering import calls, ladder, show
 from kvpolicy.steering.limits import limits
 from kvpolicy.steering.outcome import Outcome, Running
 from kvpolicy.workflow.events import Event
@@ -37,6 +37,7 @@ ENDS: Mapping[str, frozenset[str]] = {
 }
 
 
+_TIERED = frozenset({"tier", "prefetch", "admit"})
 _MOVED = frozenset({"rank", "score", "status"})  # attributes that events change
 
 
@@ -61,8 +62,9 @@ class Steering:
             if state is not None:
                 state.watch(policy.intervals)
             pool.listener = self.ledger
+        self._tiers = policy is not None and any(_TIERED & r.values.keys() for r in policy.rules)
         self._events_matter = policy is not None and _reads_state(policy)
-        self._drifts = policy is not None and bool(timed_rules(policy.rules))
+        self._drifts = policy is not None and (self._tiers or bool(timed_rules(policy.rules)))
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -135,6 +137,7 @@ class Steering:
                 self._replan_owner(running.request.owner, line, now)
             elif line is not None:
                 self.ledger.settle(line, now)
+                self._move(line, now)
             self.ledger.heed(now)
         except Exception:
             self.counters["failures"] += 1
@@ -232,7 +235,9 @@ class Steering:
 
     def stats(self) -> dict[str, Any]:
         """`owners claims protected requests_remembered`, the sizes of tables, and the counters."""
+        used = self.pool.used
         return {
+            "top_band_share": self.pool.count_from(show.TOP_BAND) / used if used else 0.0,
             **show.counts(self.pool, self.ledger, self.now),
             "requests_remembered": len(self.running),
             "timers": len(self.ledger.timers),
@@ -297,6 +302,7 @@ class Steering:
                 arrival, running.hashes, made.directives, running.lease, now, self._reread(made)
             )
             line.valid_until = inf if made.valid_until is None else made.valid_until
+            self._move(line, now)
             if self._events_matter:
                 self._replan_owner(request.owner, None, now, besides=line)
         except Exception:
@@ -322,6 +328,17 @@ class Steering:
         self.counters["replans"] += 1
         line.valid_until = inf if made.valid_until is None else made.valid_until
         self.ledger.plan(line, made.directives, now, self._reread(made))
+        self._move(line, now)
+
+    def _move(self, line: Line, now: float) -> None:
+        """Let a line's blocks sink or rise to where its claims want them, where the policy speaks of tiers."""
+        if not self._tiers:
+            return
+        rung = ladder.step(line, cast(Tiers, self.pool), now)
+        ladder.bring_up(line, cast(Tiers, self.pool), now)
+        if now < rung < line.replan:
+            line.replan = rung
+            self.ledger.settle(line, now)
 
     def _replan_stale(self, owner: Owner, now: float, besides: Line | None = None) -> None:
         """A grace or a bound of the owner ended: read again those of its plans that had it in mind."""
