@@ -180,8 +180,18 @@ def _read(stage: Stage, step: Step, name: str) -> tuple[Flow, list[Hashable]]:
     if given is not None:
         return Flow(made, tokens, length, {}, True), list(given)
     assert tokens is not None
-    extra = {**made.extra, "model": made.model, "salt": _salt(stage, made)}
-    return Flow(made, tokens, length, extra, False), list(block_hashes(tokens, size, extra))
+    extra, certain = _pictures({**made.extra, "model": made.model, "salt": _salt(stage, made)})
+    flow = Flow(made, tokens, length, extra, False, certain)
+    return flow, list(block_hashes(tokens[:certain], size, extra))
+
+
+def _pictures(extra: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
+    """The extra keys with the pictures that are known whole, and the token from which nothing can be named: where the
+    first one without length or digest stands."""
+    images = list(extra.get("images") or ())
+    known = [image for image in images if image.get("length") is not None and image.get("digest")]
+    certain = min((image["start"] for image in images if image not in known), default=None)
+    return {**extra, "images": [image for image in known if certain is None or image["start"] < certain]}, certain
 
 
 def _salt(stage: Stage, made: Request) -> str:
@@ -215,7 +225,7 @@ def _names_of_new(flow: Flow, name: str, known: int, size: int, named: list[str 
         own = [f"{name}:{index}" for index in range(known, full)]
         return list([*named, *own[len(named) :]][: full - known])
     assert flow.tokens is not None
-    return list(block_hashes(flow.tokens, size, flow.extra)[known:full])
+    return list(block_hashes(flow.tokens[: flow.certain], size, flow.extra)[known:full])
 
 
 def _call(call: object) -> str | tuple[str | None, str | None]:

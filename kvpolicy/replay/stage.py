@@ -24,13 +24,15 @@ Row = dict[str, Any]
 @dataclass(slots=True)
 class Flow:
     """A running request. tokens: its prompt and what it has generated, None where only hashes were given. length: in
-    tokens. extra: what its hashes are salted with. given: its hashes were stated. preempted: its blocks are let go."""
+    tokens. extra: what its hashes are salted with. given: its hashes were stated. certain: the token from
+    which no block can be named, as a picture of unknown length stands there. preempted: its blocks are let go."""
 
     request: Request
     tokens: list[int] | None
     length: int
     extra: Mapping[str, object]
     given: bool
+    certain: int | None = None
     preempted: bool = False
 
 
