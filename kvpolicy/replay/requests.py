@@ -74,20 +74,22 @@ def progress(stage: Stage, step: Step, now: float) -> Row:
     running = stage.steering.running.get(name)
     if flow is None or running is None or flow.preempted:
         return {**unheard(name), "stored": []}
+    if not accepted and computed is None:
+        raise InputFault("progress: 'computed' or 'accepted' is needed")
     size = stage.pool.block_size
     new: list[Hashable] = []
     if accepted:
-        flow.length += len(accepted)
         known = len(running.hashes)
         if flow.tokens is not None:
+            if isinstance(step["accepted"], int):
+                raise InputFault("progress: accepted: token ids are needed, as the prompt came as tokens")
             flow.tokens += accepted
             stage.history.grew(flow.request, accepted)
+        flow.length += len(accepted)
         if flow.length // size > known:
             new = _names_of_new(flow, name, known, size, named)
         stage.names.grow(name, new, flow.length, given=flow.given)
     blocks = None if accepted or computed is None else computed // size
-    if not accepted and computed is None:
-        raise InputFault("progress: 'computed' or 'accepted' is needed")
     stored = stage.steering.progress(name, now, blocks=blocks, hashes=new)
     stage.names.heed()
     return {"stored": stage.names.shown(stored), "full_blocks": running.lease.length}

@@ -38,7 +38,8 @@ class Flow:
 
 @dataclass(slots=True)
 class Stage:
-    """One replay's world. salts: whether token requests may differ in `share`."""
+    """One replay's world. flows: the requests that run. newest: each owner's newest request. saturated: whether it was
+    said that every block has the highest priority."""
 
     steering: Steering
     pool: Pool

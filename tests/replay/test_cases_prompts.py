@@ -106,7 +106,7 @@ def tools(at: float, id: str, order: list[int]) -> list[Row]:
     for tool in order:
         spans.append(span("tools", len(tokens), len(tokens) + 16, name=f"t{tool}"))
         tokens += range(100 * tool, 100 * tool + 16)
-    return [request(at, id, "s", tokens=tokens + [1, 2, 3], spans=spans), finish(at, id)]
+    return [request(at, id, "s", tokens=[*tokens, 1, 2, 3], spans=spans), finish(at, id)]
 
 
 def test_tools_in_another_order(tmp_path: Path) -> None:

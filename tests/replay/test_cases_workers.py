@@ -29,7 +29,7 @@ def present(answer: Row) -> list[str]:
 
 
 def c16(**life: str) -> list[Row]:
-    """The arrivals of the case; the reader has seen 0 to 40 of rank 0 of w1. life: the incarnation, where it is told."""
+    """The arrivals of the case; the reader has seen 0 to 40 of rank 0 of w1. life: incarnations, where told."""
     old = {"incarnation": life["old"]} if life else {}
     new = {"incarnation": life["new"]} if life else {}
     everything = ("h1", "h2", "h7", "h9", "r1")
