@@ -45,15 +45,14 @@ def step(line: Line, pool: Tiers, now: float) -> float:
         each.admit = any(c.directive is None or c.directive.admit for n, _, c in living if n >= each.length)
         at[each.length] = each
     for length, level in stairs:
-        mark = at.get(length)
-        if mark is None:
-            mark = pool.mark(line.marks[0], length, None, line, now)
+        mark = at.get(length) or pool.mark(line.marks[0], length, None, line, now)
+        if length not in at:
+            at[length] = mark
             line.steps.append(mark)
         mark.ceiling = level
     for length, level in stairs:
         if level and length:
-            found = at.get(length) or next(m for m in line.steps if m.length == length)
-            pool.demote(found, words.TIERS[level], now)
+            pool.demote(at[length], words.TIERS[level], now)
     return soonest
 
 

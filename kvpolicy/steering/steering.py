@@ -15,6 +15,7 @@ from kvpolicy.blocks import lay_out
 from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer, answers
 from kvpolicy.claims.ledger import BUDGET, Arrival, Ledger
 from kvpolicy.claims.line import Line
+from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.ranks import Ranks, Tiers
 from kvpolicy.directive import Plan
 from kvpolicy.plan import plan
@@ -37,6 +38,7 @@ ENDS: Mapping[str, frozenset[str]] = {
 }
 
 
+CROWD = 32  # prompts of one nameless owner
 _TIERED = frozenset({"tier", "prefetch", "admit"})
 _MOVED = frozenset({"rank", "score", "status"})  # attributes that events change
 
@@ -311,11 +313,11 @@ class Steering:
         return False
 
     def _replan_owner(self, owner: Owner, line: Line | None, now: float, besides: Line | None = None) -> None:
-        """Read the plans of an owner again. A nameless owner is many users: of it the given line alone."""
+        """Read the plans of an owner again. A nameless owner may be many users: then of the given line alone."""
         holder = self.ledger.holder(owner)
         if holder is None:
             return
-        for each in (line,) if holder.nameless else holder.lines():
+        for each in (line,) if _is_a_crowd(holder) else holder.lines():
             if each is not None and each is not besides and not each.manual:
                 self._replan(each, now)
 
@@ -365,7 +367,7 @@ class Steering:
         if event.name == "compact":
             for chain in holder.chains.values():
                 chain.compacted = True
-        for line in [] if holder.nameless else holder.lines():
+        for line in [] if _is_a_crowd(holder) else holder.lines():
             if not line.manual:
                 self.ledger.classify(line, now)
                 if self._events_matter:
@@ -380,6 +382,11 @@ class Steering:
         if running.line is None:
             return [Answer(IGNORED, reason="planning failed; the request is served as without a policy")]
         return answers(running.line, self.now)
+
+
+def _is_a_crowd(holder: Holder) -> bool:
+    """Whether an owner known by prefix alone stands for more users than can be planned again at every event."""
+    return holder.nameless and sum(len(chain.lines) for chain in holder.chains.values()) > CROWD
 
 
 def _reads_state(policy: Policy) -> bool:
