@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import re
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
@@ -21,6 +22,8 @@ from kvpolicy.language.grammar import parser
 from kvpolicy.language.recover import Recovery
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes
+_MANY = 1000  # open parentheses
+_PARENTHESES = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|[()]')
 T = TypeVar("T")
 _LARGE = 20_000  # characters from which the collector is stopped while parsing
 _LOCK = Lock()  # one transformer serves every call
@@ -78,6 +81,21 @@ def unusable(text: str, name: str) -> Diagnostic | None:
         line, column = before.count("\n") + 1, nul - (before.rfind("\n") + 1) + 1
         message = "this is a binary file: it holds a NUL character, which no policy text does"
         return codes.UNUSABLE.at(Place(name, line, column), message)
+    return _too_deep(text, name) if text.count("(") > _MANY else None
+
+
+def _too_deep(text: str, name: str) -> Diagnostic | None:
+    """A text of thousands of open parentheses would be read to its end before its depth is told."""
+    depth = 0
+    for piece in _PARENTHESES.finditer(text):
+        depth += {"(": 1, ")": -1}.get(piece.group(), 0)
+        if depth > _MANY:
+            begin = piece.start()
+            line, column = text.count("\n", 0, begin) + 1, begin - text.rfind("\n", 0, begin)
+            message = f"more than {_MANY} parentheses stand open here"
+            return codes.SYNTAX.at(
+                Place(name, line, column), message, fix="name a part of it with `let` and use the name"
+            )
     return None
 
 

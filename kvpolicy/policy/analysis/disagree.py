@@ -95,7 +95,11 @@ def _unordered(view: View, first: Rule, second: Rule, span: dict[str, object], n
     )
     notes = (Note(first.place, f"{called(first)} is here"), Note(second.place, f"{called(second)} is here"))
     return codes.GROUP_ORDER_UNKNOWN.at(
-        _used_at(view, second.group) or second.place, message, notes=notes, fix=f"write `layers {one}, {other}`: the last wins", witness=span
+        _used_at(view, second.group) or second.place,
+        message,
+        notes=notes,
+        fix=f"write `layers {one}, {other}`: the last wins",
+        witness=span,
     )
 
 

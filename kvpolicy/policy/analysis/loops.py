@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from kvpolicy.faults import Diagnostic
 from kvpolicy.language import codes, syntax
+from kvpolicy.policy.analysis.circles import circles, round_trip
 from kvpolicy.policy.analysis.view import View
+
+_MOST = 12  # so many nodes are named
 
 
 def loops_without_exit(view: View) -> list[Diagnostic]:
@@ -13,38 +16,26 @@ def loops_without_exit(view: View) -> list[Diagnostic]:
 
 
 def _of(workflow: syntax.Workflow) -> list[Diagnostic]:
-    after: dict[str, set[str]] = {}
+    after: dict[str, dict[str, None]] = {}
     for edge in workflow.edges:
-        after.setdefault(edge.source, set())
-        after.setdefault(edge.target, set())
+        after.setdefault(edge.source, {})
+        after.setdefault(edge.target, {})
         if edge.at_most is None:  # a bound is used up some day, and then its edge is no way any more
-            after[edge.source].add(edge.target)
-    reached = {node: _reach(node, after) for node in after}
+            after[edge.source][edge.target] = None
     found: list[Diagnostic] = []
-    told: set[str] = set()
-    for node in after:
-        if node in told or node not in reached[node]:
+    for part in circles(after):
+        nodes = set(part)
+        inner = [edge for edge in workflow.edges if edge.source in nodes and edge.target in nodes]
+        if any(edge.source in nodes and edge.target not in nodes for edge in workflow.edges):
             continue
-        circle = [other for other in after if other in reached[node] and node in reached[other]]
-        told.update(circle)
-        leaving = [edge for edge in workflow.edges if edge.source in circle and edge.target not in circle]
-        if leaving:
-            continue
-        edge = next(e for e in workflow.edges if e.source in circle and e.target in circle and e.at_most is None)
-        edge = next((e for e in workflow.edges if e.is_loop and e.source in circle and e.target in circle), edge)
-        way = " → ".join((*circle, circle[0]))
-        message = f"'{workflow.name}' runs round for ever: {way} has no way out and no bound"
+        unbound = [edge for edge in inner if edge.at_most is None]
+        edge = next((edge for edge in unbound if edge.is_loop), unbound[-1])
+        circle = round_trip(part[0], nodes, after)
+        shown = circle if len(circle) <= _MOST else [*circle[:_MOST], "…"]
+        way = " → ".join((*shown, circle[0]))
+        others = [node for node in part if node not in circle]
+        also = f" (with {', '.join(others[:_MOST])})" if others else ""
+        message = f"'{workflow.name}' runs round for ever: {way}{also} has no way out and no bound"
         fix = f"write `loop {edge.source} -> {edge.target} at most 3`, or an edge that leads on"
         found.append(codes.LOOP_WITHOUT_EXIT.at(edge.place, message, fix=fix))
-    return found
-
-
-def _reach(start: str, after: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(after[start])
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += after[node]
     return found

@@ -4,73 +4,57 @@ from __future__ import annotations
 
 from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes
+from kvpolicy.policy.analysis.circles import circles, round_trip
 from kvpolicy.policy.analysis.meeting import pairs
 from kvpolicy.policy.analysis.view import View, called
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.order import implies
 
+_MOST = 12  # so many rules of a circle are named
+
 
 def precedence_cycles(view: View) -> list[Diagnostic]:
-    """One message for each circle.
+    """One message for each circle, whatever the number of properties it is one for.
 
     Layers and narrowness alone never run in a circle, so each goes through an `over`; and an `over` never leads to a
     later layer, so each stays within one layer, or within layers that have no order.
     """
-    circles: list[tuple[set[int], dict[int, Rule], set[str]]] = []
+    found: dict[frozenset[int], tuple[list[Rule], list[str]]] = {}
     for name, rules in sorted(view.by_property.items()):
-        by_name = {rule.name: rule for rule in rules}
-        for rule in rules:
-            for beaten in sorted(rule.over - {rule.name}):
-                start = by_name.get(beaten)
-                circle = None if start is None else _way(start, rule, rules, view)
-                if circle is not None:
-                    _merge(circles, {id(r): r for r in circle}, name)
-    return [_tell(sorted(names), list(members.values()), view) for _, members, names in circles]
+        if not any(rule.over for rule in rules):
+            continue
+        after = _beaten_by(rules, view)
+        for part in circles(after):
+            of_id = {id(rule): rule for rule in rules}
+            first = min(part, key=lambda key: of_id[key].place)
+            way = [of_id[key] for key in round_trip(first, set(part), after)]
+            found.setdefault(frozenset(part), (way, []))[1].append(name)
+    return [_tell(names, way) for way, names in found.values()]
 
 
-def _merge(circles: list[tuple[set[int], dict[int, Rule], set[str]]], members: dict[int, Rule], name: str) -> None:
-    """Circles that share a rule are one fault."""
-    names = {name}
-    for known in [c for c in circles if c[0] & members.keys()]:
-        circles.remove(known)
-        members, names = {**known[1], **members}, names | known[2]
-    circles.append((set(members), members, names))
-
-
-def _way(start: Rule, goal: Rule, rules: tuple[Rule, ...], view: View) -> list[Rule] | None:
-    """A shortest way from `start` to `goal` along rules that beat the next."""
-    if start is goal:
-        return [goal]
+def _beaten_by(rules: tuple[Rule, ...], view: View) -> dict[int, list[int]]:
+    """Per rule, those of the same layer, or of layers without an order, that it beats: as written, and as narrower."""
     order, layers = view.policy.order, view.policy.order.layers
-    came: dict[int, Rule | None] = {id(start): None}
-    waiting = [start]
-    while waiting:
-        rule = waiting.pop(0)
-        for other in rules:
-            if id(other) in came or layers.is_later(rule.layer, other.layer) or not order.beats(rule, other):
-                continue
-            came[id(other)] = rule
-            if other is goal:
-                way = [other]
-                while (before := came[id(way[-1])]) is not None:
-                    way.append(before)
-                return way[::-1]
-            waiting.append(other)
-    return None
+    over = {rule.layer for rule in rules if rule.over}
+    by_name = {rule.name: rule for rule in rules}
+    after: dict[int, list[int]] = {id(rule): [] for rule in rules}
+    for rule in rules:
+        written = {path[-1] for path in view.written[id(rule)].over}  # compiled, `over` leads to all that lies behind
+        targets = [by_name[name] for name in sorted(rule.over) if name in by_name]
+        direct = [target for target in targets if target.label in written]
+        after[id(rule)] += [id(t) for t in direct or targets if not layers.is_later(rule.layer, t.layer)]
+    for layer in over:
+        for pair in pairs(tuple(rule for rule in rules if rule.layer == layer)):
+            for winner, loser in (pair, pair[::-1]):
+                if loser.name not in winner.over and order.beats(winner, loser):
+                    after[id(winner)].append(id(loser))
+    return after
 
 
-def _tell(names: list[str], members: list[Rule], view: View) -> Diagnostic:
-    circle = [min(members, key=lambda rule: rule.place)]
-    while True:  # along what is written, as far as that goes; `over` as compiled leads to everything behind, too
-        written = {path[-1] for path in view.written[id(circle[-1])].over}
-        left = [rule for rule in members if rule not in circle]
-        following = next((r for r in left if r.label in written), None)
-        following = following or next((r for r in left if view.policy.order.beats(circle[-1], r)), None)
-        if following is None:
-            break
-        circle.append(following)
-    way = " over ".join(called(rule) for rule in (*circle, circle[0]))
-    notes = tuple(Note(rule.place, f"{called(rule)} is here") for rule in circle[1:])
+def _tell(names: list[str], circle: list[Rule]) -> Diagnostic:
+    shown = [called(rule) for rule in circle[:_MOST]] + ["…"] * (len(circle) > _MOST)
+    way = " over ".join((*shown, called(circle[0])))
+    notes = tuple(Note(rule.place, f"{called(rule)} is here") for rule in circle[1:_MOST])
     message = f"for {', '.join(names)}, these rules stand over each other in a circle: {way}"
     return codes.PRECEDENCE_CYCLE.at(circle[0].place, message, notes=notes, fix="remove one `over`")
 

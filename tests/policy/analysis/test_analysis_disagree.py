@@ -123,7 +123,7 @@ def test_one_message_for_two_rules_and_many_properties() -> None:
 
 # --- against every span of a small world --------------------------------------------------------------------
 
-AGENTS: tuple[str | None, ...] = (None, "a", "b", "c")
+AGENTS: tuple[str | None, ...] = (None, "a", "b", "c", "d")
 DEPTHS: tuple[int | None, ...] = (None, 0, 1, 2, 3, 4)
 KINDS = ("turn", "tools", "document")
 
@@ -148,7 +148,7 @@ def spans() -> list[tuple[str, dict[str, object]]]:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=120)
 @given(_texts)
 def test_exactly_the_pairs_that_some_span_meets_unbeaten(text: str) -> None:
     policy = policy_of(text)
