@@ -1,0 +1,211 @@
+"""Requests: what one shows to be dead, what it claims, and what its end changes.
+
+`ledger` adds claims by call and the passing of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from kvpolicy.blocks import Layout
+from kvpolicy.claims import dead
+from kvpolicy.claims.claim import Claim, spread_drops
+from kvpolicy.claims.line import Line
+from kvpolicy.claims.owners import Chain, Holder, head_of
+from kvpolicy.claims.ranks import Lease
+from kvpolicy.claims.renew import renew
+from kvpolicy.claims.settling import Settling
+from kvpolicy.claims.strength import PROTECTED
+from kvpolicy.directive import Directive
+from kvpolicy.request import Request
+
+ANSWER_GRACE_S = 2.0  # after an answer, until it is classified
+CANCEL_GRACE_S = 30.0  # after a cancel, until its claims are withdrawn
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request that has come: layout of its spans, all its block hashes, the head of its chain. aside: its owner
+    waits for a tool, and this request neither carries the result nor goes on where the answer that called ended."""
+
+    request: Request
+    layout: Layout
+    hashes: Sequence[Hashable]
+    head: Hashable
+    aside: bool
+
+
+class Placing(Settling):
+    """The life of a request, as far as claims go."""
+
+    def arrive(
+        self, request: Request, layout: Layout, hashes: Sequence[Hashable], now: float, *, open_calls: bool = False
+    ) -> Arrival:
+        """A request has come, and its blocks are not looked up yet: what it shows to be dead ends. open_calls: whether
+        a tool call of its owner is open."""
+        holder = self._holder(request.owner)
+        head = head_of(request, layout, hashes)
+        aside = open_calls and dead.is_aside(holder, head, layout, hashes)
+        if not holder.nameless:
+            for line in dead.bury(holder, head, layout, hashes, open_calls):
+                if line.claims:
+                    self.settle(line, now)
+                else:
+                    self._drop(line, now)
+        return Arrival(request, layout, hashes, head, aside)
+
+    def place(
+        self,
+        arrival: Arrival,
+        hashes: Sequence[Hashable],
+        directives: Iterable[Directive],
+        lease: Lease,
+        now: float,
+        replan: float | None = None,
+    ) -> Line:
+        """The request's claims, at the ends of its spans, as far as its blocks are stored. They replace what its owner
+        claims on the prompt. replan: when the plan has to be read again (None: events alone can change it)."""
+        request, head = arrival.request, arrival.head
+        holder = self._holder(request.owner)
+        chain = holder.chains.get(head)
+        if chain is None:
+            chain = holder.chains[head] = Chain()
+        chain.running += 1
+        line, gone = self._take_over(holder, chain, head, hashes, now)
+        line.before = line.claims if line.running == 0 else line.before
+        line.claims = renew(
+            line.claims, gone, request, arrival.layout, hashes, {d.span: d for d in directives}, holder.nameless, now
+        )
+        for claim in line.claims:
+            if claim.implicit and holder.manual:
+                claim.yields = dead.stands_in(holder.manual.values(), claim, hashes)
+            if holder.nameless and claim.full:
+                holder.index[claim.proof] = line
+        spread_drops(line.claims)
+        line.request = request
+        line.running += 1
+        line.granted, line.grace, line.frozen, line.withdraw = inf, inf, None, inf
+        line.replan = inf if replan is None else replan
+        self.placed += 1
+        self.settle(line, now, lease)
+        return line
+
+    def grow(self, line: Line, hashes: Sequence[Hashable], lease: Lease, now: float) -> None:
+        """More of a running request is stored: `hashes` name all its blocks by now."""
+        stored = lease.length
+        for claim in line.claims:
+            if claim.end is None:
+                claim.length = claim.full = stored
+                claim.proof = hashes[stored - 1] if stored else None
+                if line.holder.nameless and stored:
+                    line.holder.index[claim.proof] = line
+        self.settle(line, now, lease)
+
+    def plan(self, line: Line, directives: Iterable[Directive], now: float, replan: float | None = None) -> None:
+        """The line's request read again: same spans, other values, the same clocks."""
+        by_span = {directive.span: directive for directive in directives}
+        nameless = line.holder.nameless
+        for claim in line.claims:
+            directive = by_span.get(claim.span)
+            if directive is not claim.directive or directive is None:
+                claim.apply(directive, nameless)
+        spread_drops(line.claims)
+        self._spread_beyond(line, now)
+        line.granted = inf
+        line.replan = inf if replan is None else replan
+        self.placed += 1
+        self.settle(line, now)
+
+    def finish(self, line: Line, now: float, classified: bool = False) -> None:
+        """An answer ended, and its blocks are released. Unless it is classified already, what it protected and the
+        rank of its output stand until `classify`, or 2 s. Holds without an event start. A settling of the line has
+        to follow (`plan` or `settle`)."""
+        self._leave(line)
+        frozen: dict[Claim, int] = {}
+        waits = False
+        for claim in line.claims:
+            strength = claim.strength(now)
+            if strength >= PROTECTED or claim.kind == "output":
+                frozen[claim] = strength
+            waits = waits or claim.lifetime == "request"
+            claim.settled = True
+            claim.release(now)
+        line.before = None
+        if classified:
+            self.classify(line, now)
+        elif frozen or waits:
+            line.frozen, line.grace = frozen, now + ANSWER_GRACE_S
+
+    def classify(self, line: Line, now: float) -> None:
+        """What comes after the answer is known: its graces end, and claims `for request` with them."""
+        line.frozen, line.grace = None, inf
+        if line.running == 0:
+            line.claims = [claim for claim in line.claims if claim.lifetime != "request"]
+            if not line.claims:
+                self._drop(line, now)
+
+    def cancel(self, line: Line, now: float) -> None:
+        """A request was withdrawn; what it alone claimed goes after 30 s."""
+        self._leave(line)
+        if line.running == 0:
+            line.withdraw = now + CANCEL_GRACE_S
+        self.settle(line, now)
+
+    def _take_over(
+        self, holder: Holder, chain: Chain, head: Hashable, hashes: Sequence[Hashable], now: float
+    ) -> tuple[Line, list[Claim]]:
+        """The line that a request's claims go to, and claims of its owner's other lines that they replace."""
+        base: Line | None = None
+        gone: list[Claim] = []
+        if holder.nameless:
+            index = holder.index
+            candidates = {index[h]: None for h in index.keys() & set(hashes)} if index else {}
+        else:
+            candidates = {line: None for each in holder.chains.values() for line in each.lines}
+        for line in candidates:
+            count = line.reproduced(hashes)
+            if count == len(line.claims) and line.head == head and (base is None or line.length > base.length):
+                base, line = line, base  # noqa: PLW2901 - the longer one goes on, the other is replaced
+                if line is None:
+                    continue
+                count = len(line.claims)
+            if count:
+                gone += line.claims[:count]
+                self._forget_ends(line, line.claims[:count])
+                line.claims = line.claims[count:]
+                self.settle(line, now)
+        if base is None:
+            base = Line(holder, head)
+            chain.lines.insert(0, base)
+        else:
+            self._forget_ends(base, base.claims)
+            last = base.claims[-1] if base.claims else None
+            if last is not None and last.length > last.full:  # a partial block's name is of one request only
+                base.loosen(self.ranks, last.full, now)
+        return base, gone
+
+    def _spread_beyond(self, line: Line, now: float) -> None:
+        """A drop takes along what the owner's other lines hold behind it."""
+        for dropped in line.claims:
+            if dropped.dropped:
+                for other in line.holder.lines():
+                    if other is not line and dead.behind(other, dropped):
+                        self.settle(other, now)
+                return
+
+    def _leave(self, line: Line) -> None:
+        line.running = max(0, line.running - 1)
+        chain = line.holder.chains.get(line.head)
+        if chain is not None:
+            chain.running = max(0, chain.running - 1)
+            self._reap(line.holder, line.head)
+
+    def _withdraw(self, line: Line, now: float) -> None:
+        line.withdraw = inf
+        before = line.before or []
+        line.before = None
+        kept = [claim for claim in line.claims if claim.settled]
+        line.claims = kept if kept else [claim for claim in before if claim.settled]
+        self.settle(line, now)
