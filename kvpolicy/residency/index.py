@@ -32,6 +32,14 @@ class WorkerSettings:
     waiting_since: float | None = None
     former: dict[str, None] = field(default_factory=dict)
 
+    def has_ended(self, incarnation: str) -> bool:
+        """Whether that life is over. Numbered lives have an order, so that one never heard of is known to be over,
+        too; other names are taken for new ones when they come for the first time."""
+        if incarnation in self.former:
+            return True
+        now = self.incarnation
+        return now is not None and now.isdecimal() and incarnation.isdecimal() and int(incarnation) < int(now)
+
 
 class Residency:
     """The index. One `Source` for each worker and rank, made when it is first heard of."""
@@ -79,7 +87,7 @@ class Residency:
     ) -> tuple[Taken, list[Notice]]:
         """An event of a rank. A life that has ended says nothing any more; a new one begins with an empty cache."""
         known = self._known(name)
-        if incarnation is not None and incarnation in known.former:
+        if incarnation is not None and known.has_ended(incarnation):
             return Taken("ignored", f"incarnation {incarnation} has ended"), []
         if incarnation is not None:
             self._incarnate(name, incarnation)
