@@ -100,7 +100,7 @@ def _session(
         spans, turn = book.spans(owner, None, hashes, tokens, BLOCK_SIZE, tools, system, types)
         output = round(_between(draw, 218, 937))
         stop = END_TURN if draw.random() < _TEXT_SHARE else TOOL_USE
-        answer = Answer(stop, ("tool",) if stop == TOOL_USE else (), output)
+        answer = Answer(stop, (None,) if stop == TOOL_USE else (), output)
         request = Request(f"{name}#{index}", owner, tokens, BLOCK_SIZE, spans, None, {"turn": turn})
         yield at, Call(request, list(hashes), at, answer)
         pause = _between(draw, 9, 71) if stop == TOOL_USE else _between(draw, 210, 2_982)

@@ -53,7 +53,7 @@ def _call(path: Path, line: int, row: Row, at: float, session: str | None, book:
     stop = fields.text(path, line, row, "stop")
     answer = NO_ANSWER
     if stop is not None or output:
-        tools = ("tool",) if stop == TOOL_USE else ()
+        tools = (None,) if stop == TOOL_USE else ()
         answer = Answer(stop, tools, output, fields.strings(path, line, row, "output_types"))
     name = f"r{index}"
     if session is None:

@@ -3,8 +3,9 @@ pool as any policy. They are baselines: named by their source, not tuned by us.
 
 `continuum-released`: the vLLM fork of Continuum (Li et al., 2025) as released, which is simpler than its paper: a
 finished request that called a tool is pinned for a fixed 2 s, if the tool's running mean is at most 2 s (a tool not
-seen yet counts as 0). A pin can always be broken there, as a hold can here, where it counts as free for admission.
-Its queue order has no meaning in a plain replay.
+seen yet counts as 0, and so does one that the trace does not name: on such a trace every tool call pins). A pin can
+always be broken there, as a hold can here, where it counts as free for admission. Its queue order has no meaning in a
+plain replay.
 """
 
 from __future__ import annotations

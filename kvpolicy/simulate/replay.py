@@ -33,7 +33,8 @@ class Replay:
         outcome = steering.request(request, call.hashes, now)
         answer = call.answer
         # INVARIANT: nothing of `answer` or `after` is read before the request is done.
-        steering.finish(request.id, now, tool_calls=answer.tool_calls, finished=answer.stop == END_TURN or None)
+        tool_calls = [(tool, None) for tool in answer.tool_calls]
+        steering.finish(request.id, now, tool_calls=tool_calls, finished=answer.stop == END_TURN or None)
         for event in call.after:
             steering.event(_event(event, now), now)
         tally = self.tally

@@ -206,7 +206,7 @@ class _Session:
         spans, turn = self._book.spans(owner, model, hashes, tokens, block_size, tools, system, types)
         stop = fields.text(path, line, row, "stop")
         output = fields.whole(path, line, row, "out", 0)
-        tool_calls = ("tool",) if stop == TOOL_USE else ()
+        tool_calls = (None,) if stop == TOOL_USE else ()
         answer = Answer(stop, tool_calls, output, fields.strings(path, line, row, "output_types"))
         attributes: dict[str, object] = {"turn": turn, "depth": 1 if branch else 0}
         request = Request(f"{self._id}#{index}", owner, tokens, block_size, spans, model, attributes)

@@ -21,11 +21,12 @@ TOOL_USE, END_TURN = "tool_use", "end_turn"
 class Answer:
     """How a call ended. `stop`: TOOL_USE, END_TURN, another word of the trace, or None where it does not say.
 
-    tool_calls: names of the tools asked for. output_tokens: generated. types: kinds of parts (text, thinking, …).
+    tool_calls: names of the tools asked for, None for one that the trace does not name. output_tokens: generated.
+    types: kinds of parts (text, thinking, …).
     """
 
     stop: str | None = None
-    tool_calls: tuple[str, ...] = ()
+    tool_calls: tuple[str | None, ...] = ()
     output_tokens: int = 0
     types: tuple[str, ...] = ()
 

@@ -23,7 +23,7 @@ def turn(session: str, ids: list[int], at: float, stop: str | None, **more: str)
     spans = (Span("tools", 0, 8), Span("system", 8, 16), Span("turn", 16, tokens))
     request = Request(f"{session}@{at}", Owner(session=session), tokens, 16, spans)
     after = ({"event": more["after"], "session": session},) if "after" in more else ()
-    return Call(request, ids, at, Answer(stop, ("tool",) if stop == "tool_use" else ()), (), after)
+    return Call(request, ids, at, Answer(stop, (None,) if stop == "tool_use" else ()), (), after)
 
 
 def last_hits(calls: list[Call], one: Contender, capacity: int) -> int:

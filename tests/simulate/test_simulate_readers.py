@@ -62,7 +62,7 @@ def test_spans_of_a_growing_session(tmp_path: Path) -> None:
         [*head, ("turn", 200, 300), ("tool_result", 300, 900)],
         [*head, ("turn", 200, 400)],
     ]
-    assert [call.answer.tool_calls for call in calls[:3]] == [("tool",), ("tool",), ()]
+    assert [call.answer.tool_calls for call in calls[:3]] == [(None,), (None,), ()]
     assert [call.request.attributes["turn"] for call in calls] == [1, 1, 1, 2, 2, 3]
 
 
