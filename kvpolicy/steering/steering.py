@@ -24,7 +24,7 @@ from kvpolicy.policy.steps import timed_rules
 from kvpolicy.pool import Pool
 from kvpolicy.request import Owner, Request
 from kvpolicy.steering import calls, ladder, show
-from kvpolicy.steering.limits import limits
+from kvpolicy.steering.limits import limits, whole
 from kvpolicy.steering.outcome import Outcome, Running
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.state import RunState, ToolCall
@@ -58,6 +58,9 @@ class Steering:
         self._keys: dict[Hashable, str] = {}
         quotas = () if policy is None else limits(policy.quotas, pool.capacity, pool.block_size)
         self.ledger = Ledger(cast(Ranks, pool), budget=budget, limits=quotas)
+        stated = None if policy is None else whole(policy.quotas, pool.capacity, pool.block_size)
+        if stated is not None:
+            self.ledger.budget.blocks = stated
         self.ledger.replan = self._replan
         self.state = RunState(() if policy is None else policy.intervals) if state is None else state
         if policy is not None:
