@@ -21,6 +21,7 @@ from kvpolicy.directive import Plan
 from kvpolicy.plan import plan
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.steps import timed_rules
+from kvpolicy.policy.terms import reads
 from kvpolicy.pool import Pool
 from kvpolicy.request import Owner, Request
 from kvpolicy.steering import calls, ladder, show
@@ -41,6 +42,7 @@ ENDS: Mapping[str, frozenset[str]] = {
 CROWD = 32  # prompts of one nameless owner
 _TIERED = frozenset({"tier", "prefetch", "admit"})
 _MOVED = frozenset({"rank", "score", "status"})  # attributes that events change
+_STEPS = frozenset({"steps_to_next_use", "next_use", "reuse_probability"})  # what a step changes for the whole run
 
 
 class Steering:
@@ -70,6 +72,9 @@ class Steering:
         self._tiers = policy is not None and any(_TIERED & r.values.keys() for r in policy.rules)
         self._events_matter = policy is not None and _reads_state(policy)
         self._drifts = policy is not None and (self._tiers or bool(timed_rules(policy.rules)))
+        steps = policy is not None and self.state.runs.graph is not None and _reads(policy, _STEPS)
+        self._mates_matter = steps or (policy is not None and _reads(policy, frozenset({"fan_out"})))
+        self._hits_matter = policy is not None and _reads(policy, frozenset({"hits"}))
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -143,6 +148,7 @@ class Steering:
             elif line is not None:
                 self.ledger.settle(line, now)
                 self._move(line, now)
+            self._replan_run(running.request.owner, now)
             self.ledger.heed(now)
         except Exception:
             self.counters["failures"] += 1
@@ -179,6 +185,8 @@ class Steering:
             owners = self.state.observe(event)
             for owner in owners:
                 self._apply(event, owner, now)
+            for owner in owners if self._mates_matter else ():
+                self._replan_run(owner, now, frozenset(owners))
             self.ledger.heed(now)
         except Exception as fault:
             self.counters["failures"] += 1
@@ -300,6 +308,8 @@ class Steering:
         try:
             self.ledger.heed(now)
             self.state.touched(request.id, now)
+            if self._hits_matter:
+                self._note_hits(request, running.lease.hits)
             made = plan(self.policy, request, self.state, now)
             self.counters["plans"] += 1
             running.plan = made
@@ -310,6 +320,7 @@ class Steering:
             self._move(line, now)
             if self._events_matter:
                 self._replan_owner(request.owner, None, now, besides=line)
+            self._replan_run(request.owner, now)
         except Exception:
             self.counters["failures"] += 1
             return True
@@ -323,6 +334,23 @@ class Steering:
         for each in (line,) if _is_a_crowd(holder) else holder.lines():
             if each is not None and each is not besides and not each.manual:
                 self._replan(each, now)
+
+    def _replan_run(self, owner: Owner, now: float, planned: frozenset[Owner] = frozenset()) -> None:
+        """What `owner` did changes what holds for others of its run: how far away they are, how many forked off."""
+        if not self._mates_matter:
+            return
+        for mate in self.state.run_mates(owner):
+            if mate != owner and mate not in planned:
+                self._replan_owner(mate, None, now)
+
+    def _note_hits(self, request: Request, hits: int) -> None:
+        """What an owner finds cached at its first request, others have left there."""
+        holder = self.ledger.holder(request.owner)
+        if holder is not None and (holder.nameless or holder.chains or holder.manual):
+            return
+        found = {s.kind for s in request.spans if s.end is not None and s.end <= hits * request.block_size}
+        for kind in sorted(found):
+            self.state.record_hit(request.owner, kind)
 
     def _replan(self, line: Line, now: float) -> None:
         if line.request is None:
@@ -390,6 +418,13 @@ class Steering:
 def _is_a_crowd(holder: Holder) -> bool:
     """Whether an owner known by prefix alone stands for more users than can be planned again at every event."""
     return holder.nameless and sum(len(chain.lines) for chain in holder.chains.values()) > CROWD
+
+
+def _reads(policy: Policy, functions: frozenset[str]) -> bool:
+    """Whether any rule asks one of these functions."""
+    terms = [t for rule in policy.rules for value in rule.values.values() for t in value.terms]
+    terms += [rule.condition for rule in policy.rules if rule.condition is not None]
+    return any(read.function in functions for term in terms for read in reads(term))
 
 
 def _reads_state(policy: Policy) -> bool:

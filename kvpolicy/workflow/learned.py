@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from kvpolicy.request import Owner
 from kvpolicy.workflow.durations import LearnedTimes
 from kvpolicy.workflow.hold import Memoryfulness
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, Step
+
+_MOST_AGENTS = 4096  # agents are named by callers
 
 
 class Learned:
@@ -17,6 +20,7 @@ class Learned:
     def __init__(self) -> None:
         self.memoryfulness = Memoryfulness()
         self._times: dict[str, LearnedTimes] = {}
+        self._found: dict[tuple[str, str | None], dict[str, int]] = {}  # by tenant and agent, the longest unused first
 
     def times(self, tenant: str) -> LearnedTimes:
         """The learned times of a tenant."""
@@ -24,6 +28,19 @@ class Learned:
         if times is None:
             times = self._times[tenant] = LearnedTimes()
         return times
+
+    def found_cached(self, owner: Owner, kind: str) -> None:
+        """An owner found a span of this kind cached that others had left there."""
+        key = (owner.tenant, owner.agent)
+        found = self._found.pop(key, {})
+        found[kind] = found.get(kind, 0) + 1
+        self._found[key] = found
+        if len(self._found) > _MOST_AGENTS:
+            del self._found[next(iter(self._found))]
+
+    def cached(self, owner: Owner, kind: str) -> int | None:
+        """How often that was so for the owner's agent, whoever's session; None: never."""
+        return self._found.get((owner.tenant, owner.agent), {}).get(kind)
 
     def moved(self, life: Life, at: float, step: Step) -> None:
         """An owner took a step at `at`."""

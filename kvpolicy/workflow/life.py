@@ -25,7 +25,6 @@ class Life:
         "attributes",
         "deadline",
         "first_seen",
-        "hits",
         "idle_since",
         "lingering_calls",
         "model",
@@ -53,7 +52,6 @@ class Life:
         self.parent = owner.parent
         self.idle_since: float | None = None
         self.turns = 0
-        self.hits: dict[str, int] = {}  # by span kind: how often its spans were found cached
         self.lingering_calls: list[Call] = []
         self.unclassified_until: float | None = None
         self.deadline: float | None = None

@@ -73,8 +73,12 @@ class Owners:
 
     def any_of_run(self, owner: Owner) -> bool:
         """Whether anybody of the owner's run is known."""
+        return any(True for _ in self.of_run(owner))
+
+    def of_run(self, owner: Owner) -> Iterable[Life]:
+        """Everybody known of the owner's run; of its session, where it has none."""
         field, value = ("run", owner.run) if owner.run is not None else ("session", owner.session)
-        return (owner.tenant, field, value) in self._index
+        return self._index.get((owner.tenant, field, value), ())
 
     def call_opened(self, life: Life, call: Call) -> None:
         """From now on events may name this call."""

@@ -54,6 +54,12 @@ class Runs:
         self.fresh = Position(graph) if graph is not None else None  # where every run begins
         self._runs: dict[_Key, Run] = {}
 
+    def describe(self, graph: Graph) -> None:
+        """The workflow of the runs that begin from now on; those that run keep theirs."""
+        if graph is not self.graph:
+            self.graph = graph
+            self.fresh = Position(graph)
+
     def observe(self, event: Event, owners: Iterable[Owner]) -> list[tuple[str | None, float]]:
         """Take an event. Returns the steps that ended by it: (tenant or None, seconds)."""
         name = event.name

@@ -77,7 +77,8 @@ def _turns_ago(state: RunState, life: Life | None, argument: object, subject: Su
 
 
 def _hits(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
-    return None if life is None else life.hits.get(str(argument)) if life.hits else None
+    """How often the agent's spans of a kind were found cached by somebody who had not used them before."""
+    return state.learned.cached(subject.owner, str(argument))
 
 
 def _fan_out(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:

@@ -206,10 +206,12 @@ class RunState:
         return tuple(dict.fromkeys((*changed, *addressed))) if changed else tuple(addressed)
 
     def record_hit(self, owner: Owner, kind: str) -> None:
-        """A span of this kind was found cached by a request of its owner."""
-        life = self._owners.get(owner)
-        if life is not None:
-            life.hits[kind] = life.hits.get(kind, 0) + 1
+        """A span of this kind was found cached by an owner who had not used it before: others had left it there."""
+        self.learned.found_cached(owner, kind)
+
+    def run_mates(self, owner: Owner) -> tuple[Owner, ...]:
+        """All owners of the same run (of the same session, where there is none), this one included."""
+        return tuple(life.owner for life in self._owners.of_run(owner))
 
     def forget(self, owner: Owner) -> None:
         """Nothing of the owner is kept but what was learned; an open pause counts as one that never ended."""

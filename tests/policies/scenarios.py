@@ -1,0 +1,112 @@
+"""One small scenario a policy: what each does on it is a list of blocks found cached by the requests that matter.
+
+`kvpolicy` runs them as a service would. The pages in `docs/policies` describe them in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kvpolicy.request import Owner
+from kvpolicy.workflow.gauges import CostModel
+from tests.policies.scene import Part, Scene
+
+Play = Callable[[str | None], list[int]]
+
+
+def continuum(text: str | None) -> list[int]:
+    """A tool that takes 8 s, seen 120 times; prefilling again takes 40 s. Others flood the pool for 6 s."""
+    scene = Scene(text, 20)
+    scene.steering.state.gauges.cost = CostModel(prefill_tokens_per_s=2.0)
+    _learn(scene, "search", 8.0, 120)
+    coder = Owner(session="coder")
+    prompt: list[Part] = [("system", "sys", 2), ("turn", "task", 5)]
+    scene.ask(coder, prompt, tool_calls=["search"])
+    scene.crowd(12, 4, 0.5)
+    scene.now += 2.0
+    found = [scene.ask(coder, [*prompt, ("tool_result", "found", 1)], finished=True)]
+    assert not scene.failures()
+    return found
+
+
+def continuum_released(text: str | None) -> list[int]:
+    """Two tools, one of 1 s and one of 30 s, each seen before; others flood the pool for 1 s."""
+    found = []
+    for tool, seconds in (("grep", 1.0), ("build", 30.0)):
+        scene = Scene(text, 20)
+        _learn(scene, tool, seconds, 3)
+        coder = Owner(session="coder")
+        prompt: list[Part] = [("system", "sys", 2), ("turn", "task", 5)]
+        scene.ask(coder, prompt, tool_calls=[tool])
+        scene.crowd(10, 4, 0.1)
+        found.append(scene.ask(coder, [*prompt, ("tool_result", "found", 1)], finished=True))
+        assert not scene.failures()
+    return found
+
+
+def chat_rag(text: str | None) -> list[int]:
+    """Ann asks about the handbook; after two minutes of other chats Bob asks about it, too."""
+    scene = Scene(text, 24)
+    head: list[Part] = [("system", "sys", 2), ("document", "handbook", 8)]
+    scene.ask(Owner(session="ann"), [*head, ("turn", "ann", 2)], finished=True)
+    scene.crowd(12, 4, 10.0)
+    found = [scene.ask(Owner(session="bob"), [*head, ("turn", "bob", 2)], finished=True)]
+    assert not scene.failures()
+    return found
+
+
+def kvflow(text: str | None) -> list[int]:
+    """Four agents in a ring, each with a fixed prefix of 6 blocks and a new suffix of 3 a step; room for three.
+
+    The engine's own order loses just the agent that is next."""
+    names = ("plan", "search", "write", "review")
+    ring = {"nodes": names, "edges": [*zip(names, names[1:], strict=False)], "loops": [{"from": "review", "to": "plan", "at_most": 9}]}
+    scene = Scene(text, 24, graph=ring)
+    found = []
+    for turn in range(4):
+        for name in names:
+            owner = Owner(session="job", run="job", agent=name)
+            prompt: list[Part] = [("system", name, 6), ("turn", f"{name}{turn}-", 3)]
+            found.append(scene.ask(owner, prompt, finished=True))
+    assert not scene.failures()
+    return [sum(found)]
+
+
+def tree_of_thought(text: str | None) -> list[int]:
+    """A trunk of 8 blocks, behind it branches of 3; others come after the second branch and after the barrier, at which
+    the fourth turns out to be the best. Found by: the third branch (the trunk), and the best one as it goes on."""
+    scene = Scene(text, 26)
+    trunk: list[Part] = [("system", "sys", 2), ("turn", "problem", 6)]
+    scene.ask(Owner(session="search", run="search"), trunk, finished=True)
+    found = []
+    for place, name in ((4, "b1"), (3, "b2"), (2, "b3"), (1, "b4")):
+        thinker = Owner(session="search", run="search", branch=name, parent="search")
+        found.append(scene.ask(thinker, [*trunk, ("branch", name, 3)], finished=True))
+        scene.tell("branch_done", run="search", branch=name)
+        scene.tell("branch_scored", run="search", branch=name, rank=place)
+        if name == "b2":
+            scene.crowd(6, 5, 1.0)
+    scene.tell("barrier", run="search")
+    scene.crowd(4, 5, 1.0)
+    best = Owner(session="search", run="search", branch="b4", parent="search")
+    onward = scene.ask(best, [*trunk, ("branch", "b4", 3), ("turn", "next", 1)], finished=True)
+    assert not scene.failures()
+    return [found[2], onward]
+
+
+def _learn(scene: Scene, tool: str, seconds: float, times: int) -> None:
+    """Somebody else has called the tool that often."""
+    for _ in range(times):
+        other = Owner(session="other")
+        scene.ask(other, [("turn", "other", 1)], 0.0, tool_calls=[tool])
+        scene.now += seconds
+        scene.ask(other, [("turn", "other", 1), ("tool_result", "r", 1)], 0.0, finished=True)
+
+
+SCENARIOS: dict[str, Play] = {
+    "continuum": continuum,
+    "continuum_released": continuum_released,
+    "chat_rag": chat_rag,
+    "kvflow": kvflow,
+    "tree_of_thought": tree_of_thought,
+}

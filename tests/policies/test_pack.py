@@ -1,0 +1,76 @@
+"""The packaged policies: each does on its scenario what neither the engine's own order nor `base` does, and it is the
+rule named here that does it: without it the policy's own tests fail, and the scenario ends otherwise.
+
+Everything runs through plan, claims and pool as in a service.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from kvpolicy.cli.main import main
+from tests.policies.deleting import expectations, without
+from tests.policies.scenarios import SCENARIOS
+from tests.policies.scene import text_of
+
+# policy: (blocks found cached under it, under lru, under base)
+FOUND: dict[str, tuple[list[int], list[int], list[int]]] = {
+    "continuum": ([7], [0], [2]),
+    "continuum_released": ([7, 0], [0, 0], [2, 2]),
+    "chat_rag": ([10], [0], [0]),
+    "kvflow": ([60], [0], [36]),
+    "tree_of_thought": ([8, 11], [0, 6], [2, 6]),
+}
+DECISIVE = [
+    ("continuum", "paused"),
+    ("continuum_released", "paused"),
+    ("chat_rag", "documents"),
+    ("kvflow", "prefix"),
+    ("tree_of_thought", "trunk"),
+    ("tree_of_thought", "winner"),
+]
+
+
+def own_tests(name: str) -> str:
+    return expectations(resources.files("kvpolicy.policies").joinpath(f"{name}.test.kvp").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_policy_keeps_what_neither_lru_nor_base_keeps(name: str) -> None:
+    play = SCENARIOS[name]
+    own, lru, base = FOUND[name]
+    assert (play(text_of(name)), play(None), play(text_of("base"))) == (own, lru, base)
+    assert sum(own) > max(sum(lru), sum(base))
+
+
+@pytest.mark.parametrize(("name", "rule"), DECISIVE)
+def test_without_its_decisive_rule_the_scenario_ends_otherwise(name: str, rule: str) -> None:
+    found = SCENARIOS[name](without(text_of(name), rule))
+    assert sum(found) < sum(FOUND[name][0])
+
+
+@pytest.mark.parametrize(("name", "rule"), DECISIVE)
+def test_without_its_decisive_rule_its_own_tests_fail(
+    name: str, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / f"{name}.kvp"
+    file.write_text(text_of(name) + own_tests(name), encoding="utf-8")
+    assert main(["test", str(file)]) == 0, capsys.readouterr()
+    capsys.readouterr()
+    file.write_text(without(text_of(name), rule) + own_tests(name), encoding="utf-8")
+    assert main(["test", str(file)]) == 1
+    assert ", 0 failed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_policy_passes_its_checks_and_its_tests_decide_every_rule(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", name]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+    assert main(["test", name, "--coverage"]) == 0
+    out = capsys.readouterr().out
+    assert "never: base." in out or "never" not in out
