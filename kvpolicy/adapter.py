@@ -28,7 +28,10 @@ class Capabilities:
 
     lowest, highest: the ends of its levels. default: where untagged blocks stand there. direction: which levels are
     kept longer. unit_s: seconds of its unit of time; None where it takes no lifetime. zero_means: what it makes of a
-    lifetime of 0 (never sent). supported: False where it was seen to refuse or to ignore the field.
+    lifetime of 0 (never sent). supported: False where it was seen to refuse or to ignore the field. versions: those it
+    is true of. granularity: levels per `range` of tokens or per `request`. merge: whose level counts on a shared block.
+    ttl_origin: from when a lifetime runs. ranks_change: whether a level may change after the block is stored. tiers:
+    where it can keep blocks, highest first. prefetch: whether it can bring them up. events: whether it tells of blocks.
     """
 
     name: str
@@ -41,6 +44,14 @@ class Capabilities:
     zero_means: str | None = None
     verified: str = "emitted"
     supported: bool = True
+    versions: str | None = None
+    granularity: str = "range"
+    merge: str | None = None
+    ttl_origin: str | None = None
+    ranks_change: bool = False
+    tiers: tuple[str, ...] = ("gpu",)
+    prefetch: bool = False
+    events: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kvpolicy.pool import Pool
 from kvpolicy.replay import calls, fields, requests, workers
 from kvpolicy.replay.names import Names
 from kvpolicy.replay.stage import Row, Stage
-from kvpolicy.steering import Steering
+from kvpolicy.steering.begin import begin
 
 Handler = Callable[[Stage, Mapping[str, Any], float], Row]
 
@@ -62,7 +62,7 @@ class Replay:
             raise InputFault(f"a block has at least one token, not {block_size}")
         pool = Pool(blocks, block_size=block_size, cpu_blocks=cpu_blocks, disk_blocks=disk_blocks, events=True)
         in_force = compile_files(FileSet(())) if policy is None else policy
-        self.stage = Stage(Steering(in_force, pool, budget=budget), pool, Names(pool))
+        self.stage = Stage(begin(in_force, pool, budget=budget), pool, Names(pool))
         self.now = 0.0
         self.steps = 0
 
