@@ -18,10 +18,10 @@ from tests.policies.scene import text_of
 
 # policy: (blocks found cached under it, under lru, under base)
 FOUND: dict[str, tuple[list[int], list[int], list[int]]] = {
-    "continuum": ([7], [0], [2]),
-    "continuum_released": ([7, 0], [0, 0], [2, 2]),
+    "continuum": ([7], [0], [0]),
+    "continuum_released": ([7, 0], [0, 0], [0, 0]),
     "chat_rag": ([10], [0], [0]),
-    "kvflow": ([60], [0], [36]),
+    "kvflow": ([60], [0], [0]),
     "tree_of_thought": ([8, 11], [0, 6], [2, 6]),
 }
 DECISIVE = [

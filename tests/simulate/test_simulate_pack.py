@@ -88,13 +88,22 @@ def test_base_lets_go_of_finished_sessions_first() -> None:
     assert last_hits(calls, without("finished", "base"), 9) < 4
 
 
-def test_base_keeps_a_head_for_the_next_session() -> None:
-    calls = [turn("a", [1, 2, 3], 0.0, "end_turn")]
-    calls += [turn(f"o{i}", [10 * i, 10 * i + 1, 10 * i + 2], float(i), "end_turn") for i in range(1, 5)]
-    calls.append(turn("next", [1, 7, 8], 9.0, "end_turn"))
+def head_shared(times: int) -> list[Call]:
+    """Sessions that share a head, one after the other; then others come and go, and one more session of that head."""
+    calls = [turn(f"a{i}", [1, 100 + i, 200 + i], float(i), "end_turn") for i in range(times)]
+    calls += [turn(f"o{i}", [10 * i, 10 * i + 1, 10 * i + 2], 10.0 + i, "end_turn") for i in range(1, 5)]
+    return [*calls, turn("next", [1, 7, 8], 19.0, "end_turn")]
+
+
+def test_base_keeps_a_head_that_sessions_share() -> None:
+    calls = head_shared(2)
     assert last_hits(calls, contender("lru"), 8) == 0
     assert last_hits(calls, contender("base"), 8) == 1
     assert last_hits(calls, without("head", "base"), 8) == 0
+
+
+def test_base_keeps_no_head_that_one_session_alone_has_used() -> None:
+    assert last_hits(head_shared(1), contender("base"), 8) == 0
 
 
 @pytest.mark.parametrize("name", packaged())
