@@ -8,12 +8,11 @@ from typing import Any
 from kvpolicy.claims.answers import Answer
 from kvpolicy.faults import InputFault, Notice
 from kvpolicy.hashes import block_hashes
-from kvpolicy.plan import plan
 from kvpolicy.replay import fields
 from kvpolicy.replay.fields import Step
 from kvpolicy.replay.stage import Flow, Row, Stage, hints, unheard
-from kvpolicy.request import Request
 from kvpolicy.request_json import read_request
+from kvpolicy.steering.scope import salt
 from kvpolicy.steering.show import TOP_BAND
 
 _OWN = ("at", "do", "id", "tokens", "hashes", "computed", "block_size", "worker", "show_difference")
@@ -182,7 +181,10 @@ def _read(stage: Stage, step: Step, name: str) -> tuple[Flow, list[Hashable]]:
     if given is not None:
         return Flow(made, tokens, length, {}, True), list(given)
     assert tokens is not None
-    extra, certain = _pictures({**made.extra, "model": made.model, "salt": _salt(stage, made)})
+    steering = stage.steering
+    extra, certain = _pictures(
+        {**made.extra, "model": made.model, "salt": salt(steering.policy, made, steering.state, steering.now)}
+    )
     flow = Flow(made, tokens, length, extra, False, certain)
     return flow, list(block_hashes(tokens[:certain], size, extra))
 
@@ -194,23 +196,6 @@ def _pictures(extra: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
     known = [image for image in images if image.get("length") is not None and image.get("digest")]
     certain = min((image["start"] for image in images if image not in known), default=None)
     return {**extra, "images": [image for image in known if certain is None or image["start"] < certain]}, certain
-
-
-def _salt(stage: Stage, made: Request) -> str:
-    """What keeps apart those who may not hit each other's blocks: the scope of the request's narrowest `share`."""
-    policy, share = stage.steering.policy, "tenant"
-    if policy is not None and any("share" in rule.values for rule in policy.rules):
-        share = plan(policy, made, stage.steering.state, stage.steering.now).share
-    owner = made.owner
-    stated = made.extra.get("salt") or ""
-    if share == "global":
-        return f"global|{stated}"
-    scope: tuple[object, ...] = (owner.tenant,)
-    if share != "tenant":
-        part = getattr(owner, share)
-        # Nothing tells this owner's session or run: a salt of its own, never a wider one.
-        scope = (owner.tenant, share, made.id if part is None else part, part is None)
-    return f"{share}|{scope!r}|{stated}"
 
 
 def _accepted(step: Step) -> list[int]:

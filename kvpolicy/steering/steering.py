@@ -28,6 +28,7 @@ from kvpolicy.steering import calls, ladder, show
 from kvpolicy.steering.limits import limits, whole
 from kvpolicy.steering.outcome import Outcome, Running
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState, ToolCall
 
 # Which claims an event ends, by their `for`. `agent` is a name, so no event ends its claims.
@@ -72,8 +73,7 @@ class Steering:
         self._tiers = policy is not None and any(_TIERED & r.values.keys() for r in policy.rules)
         self._events_matter = policy is not None and _reads_state(policy)
         self._drifts = policy is not None and (self._tiers or bool(timed_rules(policy.rules)))
-        steps = policy is not None and self.state.runs.graph is not None and _reads(policy, _STEPS)
-        self._mates_matter = steps or (policy is not None and _reads(policy, frozenset({"fan_out"})))
+        self._mates_matter = self._do_mates_matter()
         self._hits_matter = policy is not None and _reads(policy, frozenset({"hits"}))
 
     # --- requests -----------------------------------------------------------------------------------------
@@ -208,6 +208,11 @@ class Steering:
             self.counters["failures"] += 1
         self.now = max(self.now, now)
 
+    def describe(self, graph: Graph) -> None:
+        """The workflow of the runs that begin from now on."""
+        self.state.runs.describe(graph)
+        self._mates_matter = self._do_mates_matter()
+
     # --- calls --------------------------------------------------------------------------------------------
 
     def claim(
@@ -259,6 +264,12 @@ class Steering:
         }
 
     # --- inside -------------------------------------------------------------------------------------------
+
+    def _do_mates_matter(self) -> bool:
+        """Whether a step of one owner can change what the policy says of others of its run."""
+        policy = self.policy
+        steps = policy is not None and self.state.runs.graph is not None and _reads(policy, _STEPS)
+        return steps or (policy is not None and _reads(policy, frozenset({"fan_out"})))
 
     def _join(self, request: Request) -> Outcome | None:
         """A retry with the key of a request that runs rides on that one."""

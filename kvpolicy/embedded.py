@@ -1,0 +1,276 @@
+"""The public face in Python: load a policy, check it, and run an engine under it.
+
+`kvpolicy.load`, `kvpolicy.check`, `kvpolicy.Engine` and `kvpolicy.AsyncEngine` are these. An engine comes from an
+adapter (`memory` is the embedded one); requests, answers and events go to it, with the time as an argument or from
+the engine's clock. One lock an engine: agent frameworks call from many threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from threading import RLock
+from typing import Any, Protocol, cast
+
+from kvpolicy.adapter import find_adapter
+from kvpolicy.claims.answers import Answer
+from kvpolicy.claims.ledger import BUDGET
+from kvpolicy.directive import Plan
+from kvpolicy.faults import Diagnostic, InputFault
+from kvpolicy.hashes import block_hashes
+from kvpolicy.language.load import load as load_files
+from kvpolicy.language.load import load_text
+from kvpolicy.plan import plan as make_plan
+from kvpolicy.policy.checked import Checked, examined
+from kvpolicy.policy.policy import Policy
+from kvpolicy.request import Owner, Request
+from kvpolicy.runs import Run
+from kvpolicy.steering import Outcome, Steering
+from kvpolicy.steering.scope import salt
+from kvpolicy.workflow.events import Event, event_from_row
+from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.state import ToolCall
+
+Source = str | PathLike[str]
+
+
+def load(source: Source) -> Policy:
+    """The policy of a file, of a packaged name (`"continuum"`), or of a text (one with a brace or a line break in it).
+
+    Raises PolicyFault, which carries the diagnostics, where the policy has errors; InputFault where there is no such
+    file or name.
+    """
+    return _examined(source).policy()
+
+
+def check(source: Source) -> tuple[Diagnostic, ...]:
+    """Everything that `kvp check` says of a policy, errors and warnings, by place. `source` as for `load`."""
+    return _examined(source).diagnostics
+
+
+def _examined(source: Source) -> Checked:
+    if isinstance(source, str) and any(sign in source for sign in "{}\n"):
+        return examined(load_text(source))
+    return examined(load_files([Path(source) if isinstance(source, PathLike) else source]))
+
+
+class _Opens(Protocol):
+    """An adapter whose engine runs in this process."""
+
+    def open(
+        self,
+        policy: Policy | None,
+        *,
+        blocks: int,
+        block_size: int,
+        cpu_blocks: int,
+        disk_blocks: int,
+        budget: float,
+    ) -> Steering: ...
+
+
+class Engine:
+    """An engine under a policy.
+
+    policy: a Policy, whatever `load` takes, or None for the engine alone. adapter: the name of one whose engine runs
+    in this process. blocks, cpu_blocks, disk_blocks: sizes of the tiers, in blocks; block_size: tokens of a block.
+    budget: the share of `blocks` that may be protected where the policy states none. clock: seconds, for calls that
+    state no `now`; by default those since the engine began. Raises PolicyFault and InputFault as `load` does, and
+    InputFault for an adapter that is not there, or that only carries plans to an engine elsewhere.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | Source | None = None,
+        adapter: str = "memory",
+        *,
+        blocks: int = 4096,
+        block_size: int = 16,
+        cpu_blocks: int = 0,
+        disk_blocks: int = 0,
+        budget: float = BUDGET,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.policy = load(policy) if isinstance(policy, str | PathLike) else policy
+        found = find_adapter(adapter)
+        if not hasattr(found, "open"):
+            raise InputFault(f"adapter '{adapter}' carries plans to an engine elsewhere; it starts none here")
+        if block_size < 1:
+            raise InputFault(f"a block has at least one token, not {block_size}")
+        self.adapter = found
+        self.steering = cast(_Opens, found).open(
+            self.policy,
+            blocks=blocks,
+            block_size=block_size,
+            cpu_blocks=cpu_blocks,
+            disk_blocks=disk_blocks,
+            budget=budget,
+        )
+        self.block_size = block_size
+        began = time.monotonic()
+        self._clock = clock if clock is not None else lambda: time.monotonic() - began
+        self._lock = RLock()
+
+    # --- planning -----------------------------------------------------------------------------------------
+
+    def plan(self, request: Request | Mapping[str, Any], now: float | None = None) -> Plan:
+        """What the policy wants for a request at `now` (seconds), in the state of its owner. Nothing is done.
+
+        request: a Request, or its JSON form (see `kvp plan`). Raises InputFault where that cannot be read.
+        """
+        asked = self._read(request)
+        with self._lock:
+            at = self._at(now)
+            self.steering.advance(at)
+            return make_plan(self.policy, asked, self.steering.state, at)
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        request: Request | Mapping[str, Any],
+        tokens: Sequence[int] | None = None,
+        *,
+        hashes: Sequence[Hashable] | None = None,
+        now: float | None = None,
+    ) -> Outcome:
+        """A request starts: it is planned, claimed, and its blocks are looked up and stored.
+
+        tokens: its token ids; or hashes: those of its blocks, prefix-chained, where an engine tells them. Returns how
+        many blocks were cached, what was stored and evicted, the plan, and one answer for each hint. Raises InputFault
+        for a request that cannot be read.
+        """
+        asked = self._read(request)
+        if hashes is None:
+            if tokens is None:
+                raise InputFault("a request needs its token ids, or the hashes of its blocks")
+            if len(tokens) != asked.tokens:
+                raise InputFault(f"request {asked.id} states {asked.tokens} tokens, and {len(tokens)} were given")
+        with self._lock:
+            at = self._at(now)
+            if hashes is None:
+                scope = salt(self.policy, asked, self.steering.state, at)
+                extra = {**asked.extra, "model": asked.model, "salt": scope}
+                hashes = block_hashes(tokens or (), asked.block_size, extra)
+            return self.steering.request(asked, hashes, at)
+
+    def finish(
+        self,
+        request_id: str,
+        *,
+        tool_calls: Sequence[ToolCall] = (),
+        finished: bool | None = None,
+        now: float | None = None,
+    ) -> bool:
+        """An answer is done. tool_calls: the tools it asked for, as names or (name, call id). finished True: a human
+        is next; False: it was cut short; None: not known yet. False for a request that does not run."""
+        with self._lock:
+            return self.steering.finish(request_id, self._at(now), tool_calls=tool_calls, finished=finished)
+
+    def cancel(self, request_id: str, *, now: float | None = None) -> bool:
+        """A request is withdrawn. False for one that does not run."""
+        with self._lock:
+            return self.steering.cancel(request_id, self._at(now))
+
+    # --- events and time ----------------------------------------------------------------------------------
+
+    def event(self, event: str | Event, *, now: float | None = None, **attributes: object) -> list[Answer]:
+        """Something happened: an event's name with the owner fields and facts it states (`session="s1"`,
+        `tool="grep"`), or an Event. Returns the answers. Raises InputFault for a name that is no event."""
+        with self._lock:
+            at = self._at(now)
+            told = event if isinstance(event, Event) else event_from_row({**attributes, "event": event}, at)
+            return self.steering.event(told, at)
+
+    def advance(self, now: float | None = None) -> None:
+        """Time passes: what lapses until `now` (seconds) lapses."""
+        with self._lock:
+            self.steering.advance(self._at(now))
+
+    def run(
+        self,
+        workflow: object = None,
+        *,
+        session: str | None = None,
+        run: str | None = None,
+        agent: str | None = None,
+        tenant: str = "default",
+    ) -> Run:
+        """One run of a workflow, as a context: `with engine.run(workflow=graph, session="s1") as run`.
+
+        workflow: a networkx graph, a dictionary (nodes, edges, joins, loops), a Graph, or None. Raises InputFault for
+        anything else. The run's steps and tools are contexts of their own, see `Run`.
+        """
+        if workflow is not None:
+            graph = Graph.build(workflow)
+            with self._lock:
+                self.steering.describe(graph)
+        return Run(self, Owner(tenant=tenant, session=session, run=run, agent=agent))
+
+    # --- looks and operators ------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Owners, claims, protected blocks, requests that run, and counters of what was done and what failed."""
+        with self._lock:
+            return self.steering.stats()
+
+    def release_all(self, *, now: float | None = None) -> int:
+        """Take all protection back at once; requests that run are not hurt. Returns how many prompts lost some."""
+        with self._lock:
+            return self.steering.release_all(self._at(now))
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _at(self, now: float | None) -> float:
+        """The time of a call; the clock never goes back."""
+        return max(self.steering.now, self._clock() if now is None else now)
+
+    def _read(self, request: Request | Mapping[str, Any]) -> Request:
+        if isinstance(request, Request):
+            return request
+        from kvpolicy.request_json import read_request  # pydantic is slow to load
+
+        return read_request({"block_size": self.block_size, **request})
+
+
+class AsyncEngine:
+    """`Engine` for asynchronous code: the same arguments, the same calls, awaited. Nothing in it waits for anything, so
+    a call takes as long as its work and does not need a thread."""
+
+    def __init__(self, policy: Policy | Source | None = None, adapter: str = "memory", **settings: Any) -> None:
+        self.engine = Engine(policy, adapter, **settings)
+
+    async def plan(self, request: Request | Mapping[str, Any], now: float | None = None) -> Plan:
+        """See `Engine.plan`."""
+        return self.engine.plan(request, now)
+
+    async def request(
+        self, request: Request | Mapping[str, Any], tokens: Sequence[int] | None = None, **more: Any
+    ) -> Outcome:
+        """See `Engine.request`."""
+        return self.engine.request(request, tokens, **more)
+
+    async def finish(self, request_id: str, **more: Any) -> bool:
+        """See `Engine.finish`."""
+        return self.engine.finish(request_id, **more)
+
+    async def cancel(self, request_id: str, *, now: float | None = None) -> bool:
+        """See `Engine.cancel`."""
+        return self.engine.cancel(request_id, now=now)
+
+    async def event(self, event: str | Event, *, now: float | None = None, **attributes: object) -> list[Answer]:
+        """See `Engine.event`."""
+        return self.engine.event(event, now=now, **attributes)
+
+    async def advance(self, now: float | None = None) -> None:
+        """See `Engine.advance`."""
+        self.engine.advance(now)
+
+    def run(self, workflow: object = None, **fields: Any) -> Run:
+        """See `Engine.run`; the run, its steps and its tools are asynchronous contexts, too."""
+        return self.engine.run(workflow, **fields)
+
+
+__all__ = ["AsyncEngine", "Engine", "check", "load"]

@@ -1,0 +1,306 @@
+"""The public face in Python: its names, its calls, sync and async; importing it stays light."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import networkx
+import pytest
+
+import kvpolicy
+from kvpolicy import Engine, Event, InputFault, Owner, PolicyFault, Request, Span
+
+PAUSE = """
+policy pause
+system { priority: 90 }
+on tool_call until tool_result { turn { retention: hold 30s  priority: 60 } }
+"""
+GRAPH = {"nodes": ["planner", "writer"], "edges": [["planner", "writer"]]}
+
+
+def test_exported_names() -> None:
+    """Settled in docs/adr/0012. A name that goes breaks somebody's program; one that comes is a promise."""
+    assert sorted(kvpolicy.__all__) == [
+        "Answer",
+        "AsyncEngine",
+        "Diagnostic",
+        "Directive",
+        "Engine",
+        "Event",
+        "Graph",
+        "InputFault",
+        "KvpError",
+        "Notice",
+        "Outcome",
+        "Owner",
+        "Plan",
+        "Policy",
+        "PolicyFault",
+        "Request",
+        "Run",
+        "Span",
+        "__version__",
+        "check",
+        "load",
+    ]
+    for name in kvpolicy.__all__:
+        assert getattr(kvpolicy, name) is not None
+        assert name in dir(kvpolicy)
+
+
+def test_calls_and_their_arguments() -> None:
+    calls = {
+        name: list(inspect.signature(call).parameters)[1:]
+        for name, call in inspect.getmembers(Engine, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    assert calls == {
+        "advance": ["now"],
+        "cancel": ["request_id", "now"],
+        "event": ["event", "now", "attributes"],
+        "finish": ["request_id", "tool_calls", "finished", "now"],
+        "plan": ["request", "now"],
+        "release_all": ["now"],
+        "request": ["request", "tokens", "hashes", "now"],
+        "run": ["workflow", "session", "run", "agent", "tenant"],
+        "stats": [],
+    }
+    for name in calls:
+        assert getattr(Engine, name).__doc__
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Engin'"):
+        kvpolicy.Engin  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_names_are_loaded_when_they_are_asked_for() -> None:
+    program = "import sys, kvpolicy; a = 'kvpolicy.embedded' in sys.modules; kvpolicy.Engine; print(a)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# --- load and check --------------------------------------------------------------------------------------------------
+
+
+def test_load_takes_a_text_a_file_and_a_packaged_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.kvp"
+    file.write_text(PAUSE)
+    for source in (PAUSE, str(file), file, "base"):
+        assert kvpolicy.load(source).rules
+
+
+def test_load_raises_what_is_wrong_with_a_policy(tmp_path: Path) -> None:
+    with pytest.raises(PolicyFault) as caught:
+        kvpolicy.load("sistem { priority: 90 }\nturn { priority: 101 }\n")
+    assert len(caught.value.diagnostics) == 2
+    with pytest.raises(InputFault, match="nowhere"):
+        kvpolicy.load(tmp_path / "nowhere.kvp")
+    with pytest.raises(InputFault, match="no_such_policy"):
+        kvpolicy.load("no_such_policy")
+
+
+def test_check_returns_what_load_raises() -> None:
+    found = kvpolicy.check("turn { priority: 101 }\n")
+    assert [d.severity for d in found] == ["error"]
+    assert kvpolicy.check(PAUSE) == ()
+
+
+# --- an engine -------------------------------------------------------------------------------------------------------
+
+
+def request(id: str, tokens: int = 64, session: str = "s") -> Request:
+    return Request(id, Owner(session=session), tokens, 16, (Span("system", 0, 32),))
+
+
+def test_a_plan_changes_nothing() -> None:
+    engine = Engine(PAUSE)
+    plan = engine.plan(request("r"), now=1.0)
+    assert [(d.kind, d.priority) for d in plan.directives] == [("system", 90)]
+    assert engine.stats()["requests"] == 0
+    document = {
+        "id": "r",
+        "owner": {"session": "s"},
+        "tokens": 64,
+        "spans": [{"kind": "system", "start": 0, "end": 32}],
+    }
+    assert engine.plan(document, now=1.0) == plan
+
+
+def test_requests_events_and_time() -> None:
+    engine = Engine(kvpolicy.load(PAUSE), adapter="memory", blocks=100, block_size=16)
+    tokens = list(range(64))
+    first = engine.request(request("a"), tokens, now=0.0)
+    assert first.cached == 0 and len(first.stored) == 4
+    assert [hint.status for hint in first.hints] == ["accepted"]
+    assert engine.finish("a", tool_calls=[("grep", "c1")], now=1.0)
+    assert engine.stats()["protected"] == 4
+    assert not engine.finish("a", now=1.0)
+    engine.advance(now=31.0)
+    assert engine.stats()["protected"] == 0
+    assert engine.request(request("b"), tokens, now=32.0).cached == 4
+    assert engine.cancel("b", now=33.0)
+    (answer,) = engine.event("session_end", session="s", now=34.0)
+    assert answer.status == "accepted"
+    (answer,) = engine.event(Event(35.0, "session_end", {"session": "nobody"}), now=35.0)
+    assert answer.status == "ignored"
+    assert engine.release_all(now=36.0) == 0
+
+
+def test_tenants_do_not_meet() -> None:
+    engine = Engine(PAUSE)
+    tokens = list(range(64))
+    one = Request("a", Owner(tenant="t1"), 64, 16)
+    two = Request("b", Owner(tenant="t2"), 64, 16)
+    assert engine.request(one, tokens, now=0.0).cached == 0
+    assert engine.request(two, tokens, now=0.0).cached == 0
+    again = Request("c", Owner(tenant="t1", session="other"), 64, 16)
+    assert engine.request(again, tokens, now=0.0).cached == 4
+
+
+def test_hashes_of_an_engine_are_taken_as_they_are() -> None:
+    engine = Engine(PAUSE)
+    assert engine.request(request("a"), hashes=["h0", "h1", "h2", "h3"], now=0.0).stored == ["h0", "h1", "h2", "h3"]
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: Engine(PAUSE, adapter="memori"), "no adapter for engine 'memori'"),
+        (lambda: Engine(PAUSE, blocks=0), "at least one block"),
+        (lambda: Engine(PAUSE, block_size=0), "at least one token"),
+        (lambda: Engine(PAUSE).request(request("a")), "needs its token ids"),
+        (lambda: Engine(PAUSE).request(request("a"), [1, 2]), "states 64 tokens, and 2 were given"),
+        (lambda: Engine(PAUSE).plan({"id": "r"}), "tokens"),
+        (lambda: Engine(PAUSE).event("tool_cal"), "'tool_cal' is no event"),
+        (lambda: Engine(PAUSE).run(workflow=3), "a workflow is"),
+        (lambda: Engine(PAUSE).run().request(), "needs its token ids"),
+    ],
+)
+def test_what_cannot_be_used_is_an_input_fault(act: Any, message: str) -> None:
+    with pytest.raises(InputFault, match=message):
+        act()
+
+
+def test_without_a_policy_the_engine_is_alone() -> None:
+    engine = Engine(blocks=10)
+    outcome = engine.request(request("a"), list(range(64)), now=0.0)
+    assert outcome.plan is None and outcome.hints == []
+    assert engine.plan(request("b"), now=1.0).directives == ()
+
+
+def test_its_own_clock() -> None:
+    times = iter([5.0, 3.0, 9.0])
+    engine = Engine(PAUSE, clock=lambda: next(times))
+    for expected in (5.0, 5.0, 9.0):  # a clock that goes back is not followed
+        engine.advance()
+        assert engine.steering.now == expected
+
+
+def test_the_adapter_says_what_it_can_do() -> None:
+    able = Engine(PAUSE).adapter.capabilities
+    assert (able.name, able.verified, able.default, able.ranks_change) == ("memory", "engine-executed", 35, True)
+    assert able.tiers == ("gpu", "cpu", "disk") and able.events
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_tells_its_steps_and_tools() -> None:
+    engine = Engine(PAUSE, blocks=100)
+    with engine.run(workflow=GRAPH, session="s1") as run:
+        with run.step("planner"):
+            run.request(list(range(64)), [Span("turn", 0, 64)], id="r1", now=0.0)
+            engine.finish("r1", now=0.0)
+            with run.tool("grep"):
+                assert engine.stats()["protected"] == 4
+            assert run.request(list(range(80)), id="r2").cached == 4
+        with run.step("writer", agent="scribe"):
+            run.request(list(range(16)), id="r3")
+    assert engine.steering.running["r2"].request.owner == Owner(session="s1", agent="planner")
+    assert engine.steering.running["r3"].request.owner == Owner(session="s1", agent="scribe")
+    assert engine.steering.running["r3"].request.attributes["node"] == "writer"
+    assert run.answers[-1].status == "accepted"
+    assert engine.steering.counters["failures"] == 0
+
+
+def test_steps_of_a_workflow_move_ranks() -> None:
+    """Who is one step away keeps more than who is never needed again; no request has to come for it."""
+    policy = "turn when steps_to_next_use() else 9 <= 1 { priority: 80 }\n"
+    engine = Engine(policy, blocks=100)
+    graph = networkx.DiGraph([("planner", "searcher"), ("searcher", "writer")])
+
+    def rank(id: str) -> object:
+        return engine.steering.show([f"{id}0"], 0)["rank"]
+
+    with engine.run(workflow=graph, session="s1") as run:
+        for node in ("planner", "searcher", "writer"):
+            with run.step(node):
+                run.request(id=node, hashes=[f"{node}0"])
+                engine.finish(node)
+        with run.step("planner"):
+            assert rank("searcher") == 80 and rank("writer") == 35
+        with run.step("searcher"):
+            assert rank("writer") == 80
+    assert engine.steering.counters["failures"] == 0
+
+
+def test_a_failed_step_ends_all_the_same() -> None:
+    engine = Engine(PAUSE, blocks=100)
+    with pytest.raises(ValueError, match="broken"), engine.run(session="s1") as run, run.step("writer") as step:
+        run.request(list(range(16)), id="r")
+        raise ValueError("broken")
+    assert run.steps == [] and len(step.answers) == 2
+
+
+def test_branches_and_other_events() -> None:
+    engine = Engine("on branch_done { turn { priority: 10 } }\n", blocks=100)
+    with engine.run(session="s1") as run:
+        with run.branch("b1"):
+            run.request(list(range(64)), id="r", branch="b1")
+            engine.finish("r")
+        owner = Owner(session="s1", branch="b1")
+        line = engine.steering.ledger.holder(owner)
+        assert line is not None and line.lines()[0].pieces[0][1] == 10
+        (answer,) = run.event("branch_scored", branch="b1", score=0.5)
+        assert answer.status == "accepted"
+
+
+def test_async() -> None:
+    async def main() -> None:
+        engine = kvpolicy.AsyncEngine(PAUSE, blocks=100)
+        assert (await engine.plan(request("r"), now=0.0)).directives
+        async with engine.run(workflow=GRAPH, session="s1") as run, run.step("planner"), run.tool("grep") as tool:
+            assert (await engine.request(request("a", session="s1"), list(range(64)))).cached == 0
+        assert len(tool.answers) == 2
+        assert await engine.finish("a", finished=True)
+        assert not await engine.cancel("a")
+        assert (await engine.event("session_end", session="s1"))[0].status == "accepted"
+        await engine.advance()
+
+    asyncio.run(main())
+
+
+def test_threads() -> None:
+    engine = Engine(PAUSE, blocks=50)
+
+    def work(number: int) -> None:
+        for turn in range(20):
+            with engine.run(session=f"s{number}") as run, run.step("writer"):
+                name = f"{number}-{turn}"
+                run.request(id=name, hashes=[f"{number}-{i}" for i in range(turn)])
+                engine.finish(name, tool_calls=["grep"])
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stats = engine.stats()
+    assert stats["failures"] == 0 and stats["requests"] == 80 and stats["requests_remembered"] == 0
