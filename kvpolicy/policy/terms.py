@@ -17,7 +17,7 @@ OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 # Functions whose answer drifts with time alone; `idle` and `age` grow second by second, the rest in no simple way.
 LINEAR_IN_TIME = frozenset({"idle", "age"})
-DRIFTING = frozenset({"next_use", "reuse_probability", "return_probability", "hit_density", "best_hold", "eta"})
+DRIFTING = frozenset({"next_use", "reuse_probability", "return_probability", "hit_density", "eta"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _RANKS = {"p50": 50, "p90": 90, "p95": 95}
 class Series:
     """Durations of one kind of pause, seconds: the latest 512, in order of arrival and sorted."""
 
-    __slots__ = ("_mean", "_never", "_recent", "_returned", "_waited")
+    __slots__ = ("_best", "_mean", "_never", "_recent", "_returned", "_waited")
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque()
@@ -30,6 +30,7 @@ class Series:
         self._never: deque[float] = deque()
         self._waited: list[float] = []  # sorted: how long pauses lasted that ended without a return
         self._mean: float | None = None
+        self._best: list[tuple[float, int]] | None = None  # see `best_bound`
 
     def add(self, seconds: float) -> None:
         """A pause ended by a return after `seconds`; a negative or endless time is ignored."""
@@ -37,7 +38,7 @@ class Series:
             return
         self._recent.append(seconds)
         insort(self._returned, seconds)
-        self._mean = None
+        self._mean = self._best = None
         if len(self._recent) > LATEST:
             oldest = self._recent.popleft()
             del self._returned[bisect_left(self._returned, oldest)]
@@ -81,6 +82,25 @@ class Series:
             return self.mean()
         return self.percentile(_RANKS[statistic])
 
+    def best_bound(self, gain: float) -> float:
+        """argmax over t >= 0 of share(durations <= t) * gain - t, seconds; 0 where nothing is above 0.
+
+        Only corners of the least concave curve over (duration, how many are not longer) can be the best; they are
+        found once after a new duration, and the best among them by halving.
+        """
+        if self._best is None:
+            self._best = _corners(self._returned)
+        corners, count = self._best, len(self._returned)
+        low, high = 0, len(corners) - 1
+        while low < high:
+            middle = (low + high) // 2
+            (before, fewer), (after, more) = corners[middle], corners[middle + 1]
+            if (more - fewer) * gain > (after - before) * count:
+                low = middle + 1
+            else:
+                high = middle
+        return corners[low][0]
+
     def return_probability(self, waited: float, within: float = math.inf) -> float | None:
         """P(return within the next `within` seconds | none after `waited`): returns in that time over pauses that
         had lasted longer than `waited`. None where no kept pause lasted that long."""
@@ -118,6 +138,23 @@ class Series:
             if spent > 0.0:
                 best = max(best, hits / spent)
         return best
+
+
+def _corners(ordered: list[float]) -> list[tuple[float, int]]:
+    """The corners of the least concave curve from (0, 0) over (duration, how many are not longer)."""
+    corners: list[tuple[float, int]] = [(0.0, 0)]
+    for index, seconds in enumerate(ordered):
+        count = index + 1
+        while len(corners) > 1:
+            (x0, n0), (x1, n1) = corners[-2], corners[-1]
+            if (n1 - n0) * (seconds - x0) > (count - n0) * (x1 - x0):
+                break
+            corners.pop()
+        if seconds == corners[-1][0]:
+            corners[-1] = (seconds, count)
+        else:
+            corners.append((seconds, count))
+    return corners
 
 
 class LearnedTimes:

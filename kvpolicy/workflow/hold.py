@@ -24,12 +24,7 @@ def best_hold(own: Series | None, everything: Series, gain: float) -> float:
     if everything.count <= COLD_START_K:
         return DEFAULT_HOLD_S
     series = own if own is not None and own.count > COLD_START_K else everything
-    best, best_utility = 0.0, 0.0
-    for index, seconds in enumerate(series.sorted):
-        utility = (index + 1) / series.count * gain - seconds
-        if utility > best_utility:
-            best, best_utility = seconds, utility
-    return best
+    return series.best_bound(gain)
 
 
 class Memoryfulness:

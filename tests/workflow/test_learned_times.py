@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -244,6 +245,22 @@ def test_best_hold_is_the_utility_maximum_among_observed_durations() -> None:
     assert best_hold(known, known, 0.5) == 0.0  # no hold pays
     few = series(*[50.0] * 5)
     assert best_hold(few, known, 10.0) == 4.0  # too little of its own
+
+
+@given(st.lists(st.integers(0, 60), min_size=101, max_size=160), st.lists(st.integers(0, 200), min_size=1, max_size=6))
+def test_best_hold_is_as_good_as_trying_every_duration(durations: list[int], gains: list[int]) -> None:
+    """Whole numbers, so that ties are ties. Asked between observations, so that what is kept between them is fresh."""
+    made = series(*map(float, durations[:101]))
+    for gain, added in zip(gains, (*durations[101:], *[None] * 6), strict=False):
+        if added is not None:
+            made.add(float(added))
+
+        def utility(tau: float, gain: int = gain) -> Fraction:
+            share = Fraction(sum(x <= tau for x in made.sorted), made.count)
+            return share * gain - Fraction(tau)
+
+        found = best_hold(None, made, float(gain))
+        assert utility(found) == max(map(utility, [0.0, *made.sorted]))
 
 
 def test_best_hold_in_a_run() -> None:
