@@ -1,17 +1,53 @@
 """One small scenario a policy: what each does on it is a list of blocks found cached by the requests that matter.
 
-`kvpolicy` runs them as a service would. The pages in `docs/policies` describe them in words.
+They run as in a service. The pages in `docs/policies` tell them in words; `python -m tests.policies.scenarios` prints
+what each policy finds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from kvpolicy.request import Owner
 from kvpolicy.workflow.gauges import CostModel
-from tests.policies.scene import Part, Scene
+from tests.policies.scene import Part, Scene, text_of
 
 Play = Callable[[str | None], list[int]]
+
+
+def base(text: str | None) -> list[int]:
+    """Two sessions share a head and others come; then a third of that head. And: a session is over, another returns."""
+    scene = Scene(text, 12)
+    head: list[Part] = [("tools", "tools", 1), ("system", "sys", 2)]
+    for name in ("ann", "bob"):
+        scene.ask(Owner(session=name), [*head, ("turn", name, 1)], finished=True)
+    scene.crowd(6, 3, 10.0)
+    found = [scene.ask(Owner(session="cem"), [*head, ("turn", "cem", 1)], finished=True)]
+    assert not scene.failures()
+    scene = Scene(text, 12)
+    stays, leaves = Owner(session="stays"), Owner(session="leaves")
+    scene.ask(stays, [("turn", "stays", 5)], finished=True)
+    scene.ask(leaves, [("turn", "leaves", 5)], finished=True)
+    scene.tell("session_end", session="leaves")
+    scene.crowd(1, 6)
+    found.append(scene.ask(stays, [("turn", "stays", 5)], finished=True))
+    assert not scene.failures()
+    return found
+
+
+def coding_agent(text: str | None) -> list[int]:
+    """A tool takes 15 s while others' tools run, too; and one takes 60 s while others wait for their humans."""
+    found = []
+    for seconds, others in ((15.0, {"tool_calls": ["tests"]}), (60.0, {"finished": True})):
+        scene = Scene(text, 20)
+        coder = Owner(session="coder")
+        prompt: list[Part] = [("system", "sys", 2), ("turn", "task", 5)]
+        scene.ask(coder, prompt, tool_calls=["tests"])
+        scene.crowd(10, 4, seconds / 10, **others)
+        found.append(scene.ask(coder, [*prompt, ("tool_result", "found", 1)], finished=True))
+        assert not scene.failures()
+    return found
 
 
 def continuum(text: str | None) -> list[int]:
@@ -60,7 +96,11 @@ def kvflow(text: str | None) -> list[int]:
 
     The engine's own order loses just the agent that is next."""
     names = ("plan", "search", "write", "review")
-    ring = {"nodes": names, "edges": [*zip(names, names[1:], strict=False)], "loops": [{"from": "review", "to": "plan", "at_most": 9}]}
+    ring = {
+        "nodes": names,
+        "edges": [*pairwise(names)],
+        "loops": [{"from": "review", "to": "plan", "at_most": 9}],
+    }
     scene = Scene(text, 24, graph=ring)
     found = []
     for turn in range(4):
@@ -104,9 +144,22 @@ def _learn(scene: Scene, tool: str, seconds: float, times: int) -> None:
 
 
 SCENARIOS: dict[str, Play] = {
+    "base": base,
+    "coding_agent": coding_agent,
     "continuum": continuum,
     "continuum_released": continuum_released,
     "chat_rag": chat_rag,
     "kvflow": kvflow,
     "tree_of_thought": tree_of_thought,
 }
+
+
+def main() -> None:
+    """Print what each policy finds cached on its scenario, beside the engine's own order and `base`."""
+    print(f"{'scenario':20}{'policy':>10}{'lru':>10}{'base':>10}    blocks found cached")
+    for name, play in SCENARIOS.items():
+        print(f"{name:20}{play(text_of(name))!s:>10}{play(None)!s:>10}{play(text_of('base'))!s:>10}")
+
+
+if __name__ == "__main__":
+    main()

@@ -55,7 +55,8 @@ class Scene:
     def start(self, owner: Owner, parts: Sequence[Part], **attributes: object) -> str:
         """A request begins; `cached` says what it found."""
         self._made += 1
-        name, hashes, spans, words = f"r{self._made}", [], [], []
+        name, spans = f"r{self._made}", []
+        words: list[str] = []
         for kind, text, blocks in parts:
             branch = {"branch": owner.branch} if kind == "branch" else {}
             spans.append(Span(kind, len(words) * SIZE, (len(words) + blocks) * SIZE, branch))
@@ -73,11 +74,12 @@ class Scene:
         """An event now."""
         self.steering.event(Event(self.now, event, fields), self.now)
 
-    def crowd(self, count: int, blocks: int, seconds: float = 0.0) -> None:
-        """`count` requests of strangers, each with a prompt of its own that nobody sends again."""
+    def crowd(self, count: int, blocks: int, seconds: float = 0.0, **answer: object) -> None:
+        """`count` requests of strangers, each with a prompt of its own that nobody sends again; one every `seconds`."""
         for _ in range(count):
             self.now += seconds
-            self.ask(Owner(session=f"stranger{self._made}"), [("turn", f"s{self._made}-", blocks)], 0.0, finished=True)
+            stranger = Owner(session=f"stranger{self._made}")
+            self.ask(stranger, [("turn", f"s{self._made}-", blocks)], 0.0, **(answer or {"finished": True}))
 
     def failures(self) -> int:
         """What broke on our side; a scenario with any proves nothing."""
