@@ -14,7 +14,6 @@ from kvpolicy.replay.fields import Step
 from kvpolicy.replay.names import Name
 from kvpolicy.replay.stage import Row, Stage, hints
 from kvpolicy.steering.calls import Wish
-from kvpolicy.steering.show import TOP_BAND
 from kvpolicy.units import UnitFault, parse_duration
 from kvpolicy.workflow.events import event_from_row
 
@@ -122,9 +121,7 @@ def stats(stage: Stage, step: Step, now: float) -> Row:
     """Owners with claims, claims, protected blocks, requests remembered, the share of blocks in the top band."""
     fields.only(step)
     stage.steering.advance(now)
-    resident = stage.pool.gpu.cached
-    top = stage.pool.count_from(TOP_BAND)
-    return {**stage.steering.stats(), "resident": resident, "top_band_share": top / resident if resident else 0.0}
+    return {**stage.steering.stats(), "resident": stage.pool.gpu.cached}
 
 
 def advance(stage: Stage, step: Step, now: float) -> Row:

@@ -37,6 +37,7 @@ class Names:
         self._shown: dict[Hashable, str] = {}  # names of blocks that came as tokens
         self._prompts: OrderedDict[str, Prompt] = OrderedDict()
         self._kept = 0
+        self.raised: list[Hashable] = []  # blocks that came up to the GPU, until `take_raised`
         self._most = REMEMBERED + 2 * sum(tier.capacity for tier in pool.tiers)
 
     def begin(self, request: str, hashes: Sequence[Hashable], tokens: int, *, given: bool) -> None:
@@ -84,13 +85,18 @@ class Names:
         events = self._pool.events
         if not events:
             return
+        below: set[Hashable] = set()  # blocks on their way from a lower tier
         for event in events:
             if isinstance(event, BlockStored):
                 for block in event.hashes:
+                    if event.medium == "GPU" and block in below:
+                        self.raised.append(block)
                     self._copies[block] = self._copies.get(block, 0) + 1
                     if block in self._gone:  # it left after the request that brings it back had come
                         self._before[block] = self._gone.pop(block)
             elif isinstance(event, BlockRemoved):
+                if event.medium != "GPU":
+                    below.update(event.hashes)
                 for block in event.hashes:
                     left = self._copies.get(block, 1) - 1
                     if left > 0:
@@ -99,6 +105,15 @@ class Names:
                         self._copies.pop(block, None)
                         self._leave(block)
         events.clear()
+
+    def take_raised(self, request: str | None) -> list[Hashable]:
+        """The blocks that came up from a lower tier since, but for those that this request itself found there."""
+        self.heed()
+        found, self.raised = self.raised, []
+        if found and request is not None:
+            own = set(self.last_prompt(request))
+            return [block for block in found if block not in own]
+        return found
 
     def find(self, name: Name) -> Hashable | None:
         """The hash behind a name; None for a name never heard of, or forgotten."""

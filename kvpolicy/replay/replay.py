@@ -78,6 +78,9 @@ class Replay:
         if now < self.now:
             raise InputFault(f"at: {now:g} is before {self.now:g}, the time of an earlier step; time does not go back")
         answer = STEPS[what](self.stage, step, now)
+        raised = self.stage.names.take_raised(step["id"] if what in ("request", "progress", "resume") else None)
+        if raised:
+            answer["prefetched"] = self.stage.names.shown(raised)
         self.now = now
         self.steps += 1
         return {"step": self.steps, "at": now, "do": what, **answer}

@@ -213,6 +213,27 @@ def test_lower_tiers(tmp_path: Path) -> None:
     assert [row["tier"] for row in answers[3]["blocks"]] == ["gpu", "gpu", "cpu", "cpu"]
 
 
+def test_what_a_policy_brings_up_is_told(tmp_path: Path) -> None:
+    """A rule's prefetch is no hit of a request; what a request finds below is, and is not told again."""
+    policy = "on tool_call until tool_result { turn { tier: cpu } }\non tool_result { turn { prefetch: yes } }\n"
+    event = {"do": "event", "event": {"session": "s", "tool": "grep", "call": "c"}}
+    steps = [
+        request(0, "r", "s", blocks=("b", 2)),
+        finish(0, "r", tool_calls=[{"tool": "grep", "call": "c"}]),
+        show(1, named("b", 2)),
+        event | {"at": 2, "event": event["event"] | {"event": "tool_result"}},  # type: ignore[operator]
+        show(2, named("b", 2)),
+        request(3, "r2", "s", blocks=("b", 2)),
+    ]
+    answers = play(tmp_path, steps, policy, "--blocks", "8", "--cpu-blocks", "8")
+    assert [row["tier"] for row in answers[2]["blocks"]] == ["cpu", "cpu"]
+    assert sorted(answers[3]["prefetched"]) == ["b0", "b1"]
+    assert [row["tier"] for row in answers[4]["blocks"]] == ["gpu", "gpu"]
+    below = [*steps[:3], request(2, "r2", "s", blocks=("b", 2))]
+    again = play(tmp_path, below, policy, "--blocks", "8", "--cpu-blocks", "8")[-1]
+    assert again["cached_tokens"] == 32 and "prefetched" not in again
+
+
 def test_lookup_by_tokens(tmp_path: Path) -> None:
     """Our own names of token runs find the engine's; a block of an adapter is none of them."""
     stored: Row = {"type": "stored", "hashes": ["e0", "e1"], "tokens": list(range(8)), "block_size": 4}
