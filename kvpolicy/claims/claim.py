@@ -11,7 +11,8 @@ from math import inf
 
 from kvpolicy import words
 from kvpolicy.claims.strength import DEFAULT, DROPPED, PROTECTED
-from kvpolicy.directive import DROP, Directive
+from kvpolicy.claims.wish import Wish
+from kvpolicy.directive import DROP
 
 MAX_AGE_S = 24 * 3600.0  # a claim ends this long after its last use
 NAMELESS_AGE_S = 3600.0  # an implicit one of an owner known by prefix alone
@@ -27,9 +28,10 @@ class Claim:
     the span (`fixed` runs from there). priority, ttl, lifetime: the directive's. hold_s: a hold that starts at the
     release; hold_from: when it did. protected_until: seconds, -inf for never. expires: end of a `fixed`, else inf.
     born: a claim made without a request runs its `ttl` from here at the earliest. spread: a drop before it takes it
-    along. yields: an explicit claim of the owner stands in for this implicit one. settled: a request that made it
-    has finished, so cancelling another does not withdraw it. timed: it has a lifetime of its own. ended: that is
-    over, until a request uses the span again or a plan says something else of it.
+    along. yields: an explicit claim of the owner stands in for this implicit one. users: requests that made it and
+    still run; settled: one that made it has finished, so cancelling another does not withdraw it. over: the start of
+    a hold that its event has ended. timed: it has a lifetime of its own. ended: that is over, until a request uses
+    the span again or a plan says something else of it.
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class Claim:
         "length",
         "lifetime",
         "max_age",
+        "over",
         "priority",
         "proof",
         "protected_until",
@@ -56,6 +59,7 @@ class Claim:
         "spread",
         "timed",
         "ttl",
+        "users",
         "yields",
     )
 
@@ -67,7 +71,7 @@ class Claim:
         self.length = 0
         self.full = 0
         self.proof: Hashable = None
-        self.directive: Directive | None = None
+        self.directive: Wish | None = None
         self.priority = DEFAULT
         self.ttl: float | None = None
         self.expires = inf
@@ -82,10 +86,12 @@ class Claim:
         self.spread = False
         self.yields = False
         self.settled = False
+        self.users = 0
+        self.over: float | None = None
         self.timed = nameless
         self.ended = False
 
-    def apply(self, directive: Directive | None, nameless: bool) -> None:
+    def apply(self, directive: Wish | None, nameless: bool) -> None:
         """Take a directive's values, keeping the clocks that run; None makes the claim an implicit one."""
         if self.ended and directive != self.directive:
             self.ended = False
@@ -113,6 +119,17 @@ class Claim:
         self.hold_s = directive.hold_after_release
         if self.hold_s is not None:  # planning again never moves a hold that has started
             self.protected_until = inf if self.hold_from is None else self.hold_from + self.hold_s
+        if self.over is not None and self.over == (until if self.hold_s is None else self.hold_from):
+            self.protected_until = -inf  # the event it was to last until has come
+
+    def came(self, event: str, now: float) -> bool:
+        """An event came to its owner: a hold until it, once begun, is over. True where that ended one."""
+        directive = self.directive
+        if directive is None or directive.retention.until != event or not now < self.protected_until < inf:
+            return False  # one that starts at the release has no end before
+        self.over = directive.protected_until if self.hold_s is None else self.hold_from
+        self.protected_until = -inf
+        return True
 
     def release(self, now: float) -> None:
         """The request that made it has let go of its blocks: a hold without an event starts."""

@@ -16,6 +16,7 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, head_of
 from kvpolicy.claims.ranks import Lease
 from kvpolicy.claims.renew import renew
+from kvpolicy.claims.wish import wishes_of
 from kvpolicy.claims.settling import Settling
 from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.directive import Directive
@@ -76,13 +77,14 @@ class Placing(Settling):
         line, gone = self._take_over(holder, chain, head, hashes, now)
         line.before = line.claims if line.running == 0 else line.before
         line.claims = renew(
-            line.claims, gone, request, arrival.layout, hashes, {d.span: d for d in directives}, holder.nameless, now
+            line.claims, gone, request, arrival.layout, hashes, wishes_of(directives), holder.nameless, now
         )
         for claim in line.claims:
             if claim.implicit and holder.manual:
                 claim.yields = dead.stands_in(holder.manual.values(), claim, hashes)
             if holder.nameless and claim.full:
                 holder.index[claim.proof] = line
+            claim.users += 1
         spread_drops(line.claims)
         line.request = request
         line.running += 1
@@ -105,11 +107,11 @@ class Placing(Settling):
 
     def plan(self, line: Line, directives: Iterable[Directive], now: float, replan: float | None = None) -> None:
         """The line's request read again: same spans, other values, the same clocks."""
-        by_span = {directive.span: directive for directive in directives}
+        by_span = wishes_of(directives)
         nameless = line.holder.nameless
         for claim in line.claims:
             directive = by_span.get(claim.span)
-            if directive is not claim.directive or directive is None:
+            if directive is not claim.directive:
                 claim.apply(directive, nameless)
         spread_drops(line.claims)
         self._spread_beyond(line, now)
@@ -118,11 +120,14 @@ class Placing(Settling):
         self.placed += 1
         self.settle(line, now)
 
-    def finish(self, line: Line, now: float, classified: bool = False) -> None:
-        """An answer ended, and its blocks are released. Unless it is classified already, what it protected and the
-        rank of its output stand until `classify`, or 2 s. Holds without an event start. A settling of the line has
-        to follow (`plan` or `settle`)."""
+    def finish(self, line: Line, made: Iterable[Claim], now: float, classified: bool = False) -> None:
+        """An answer ended, and its blocks are released. made: the claims that its request made. Unless it is classified
+        already, what it protected and the rank of its output stand until `classify`, or 2 s. Holds without an event
+        start. A settling of the line has to follow (`plan` or `settle`)."""
         self._leave(line)
+        for claim in made:
+            claim.users -= 1
+            claim.settled = True
         frozen: dict[Claim, int] = {}
         waits = False
         for claim in line.claims:
@@ -130,13 +135,20 @@ class Placing(Settling):
             if strength >= PROTECTED or claim.kind == "output":
                 frozen[claim] = strength
             waits = waits or claim.lifetime == "request"
-            claim.settled = True
-            claim.release(now)
-        line.before = None
+            if not claim.users:
+                claim.release(now)
+        if not line.running:
+            line.before = None
         if classified:
             self.classify(line, now)
         elif frozen or waits:
             line.frozen, line.grace = frozen, now + ANSWER_GRACE_S
+
+    def came(self, holder: Holder, event: str, now: float) -> None:
+        """An event came to an owner: what it holds until that event is held no more."""
+        for line in holder.lines():
+            if any([claim.came(event, now) for claim in line.claims]):
+                self.settle(line, now)
 
     def classify(self, line: Line, now: float) -> None:
         """What comes after the answer is known: its graces end, and claims `for request` with them."""
@@ -146,11 +158,14 @@ class Placing(Settling):
             if not line.claims:
                 self._drop(line, now)
 
-    def cancel(self, line: Line, now: float) -> None:
-        """A request was withdrawn; what it alone claimed goes after 30 s."""
+    def cancel(self, line: Line, made: Iterable[Claim], now: float) -> None:
+        """A request was withdrawn; what it alone claimed (of `made`, its claims) goes after 30 s."""
         self._leave(line)
-        if line.running == 0:
-            line.withdraw = now + CANCEL_GRACE_S
+        for claim in made:
+            claim.users -= 1
+            if not claim.users:
+                claim.release(now)
+        line.withdraw = now + CANCEL_GRACE_S
         self.settle(line, now)
 
     def _take_over(
@@ -203,9 +218,19 @@ class Placing(Settling):
             self._reap(line.holder, line.head)
 
     def _withdraw(self, line: Line, now: float) -> None:
+        """What only cancelled requests claimed goes; what they had replaced counts again."""
         line.withdraw = inf
-        before = line.before or []
-        line.before = None
-        kept = [claim for claim in line.claims if claim.settled]
-        line.claims = kept if kept else [claim for claim in before if claim.settled]
+        kept = [claim for claim in line.claims if claim.settled or claim.users]
+        if line.before is not None and not line.running:
+            kept += [claim for claim in line.before if claim.settled and claim not in kept]
+            kept.sort(key=_place_in_prompt)
+            line.before = None
+        if line.holder.nameless:
+            self._forget_ends(line, line.claims)
+            line.holder.index.update((claim.proof, line) for claim in kept if claim.full)
+        line.claims = kept
         self.settle(line, now)
+
+
+def _place_in_prompt(claim: Claim) -> tuple[int, float]:
+    return (claim.full, inf if claim.end is None else claim.end)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from kvpolicy.claims.answers import Answer
+from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
 from kvpolicy.directive import Plan
 from kvpolicy.pool import Lease
@@ -15,7 +16,7 @@ from kvpolicy.request import Request
 @dataclass(slots=True)
 class Running:
     """A request between its start and its end. riders: the ids of it and of the retries that joined it. hashes: all
-    its block hashes; those up to `computed` blocks have been handed to the pool."""
+    its block hashes; those up to `computed` blocks have been handed to the pool. made: the claims it made."""
 
     request: Request
     lease: Lease
@@ -23,6 +24,7 @@ class Running:
     riders: set[str]
     computed: int
     line: Line | None = None
+    made: Sequence[Claim] = ()
     plan: Plan | None = None
 
 

@@ -17,8 +17,9 @@ from kvpolicy.claims.ledger import BUDGET, Arrival, Ledger
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.ranks import Ranks, Tiers
+from kvpolicy.claims.wish import wishes_of
 from kvpolicy.directive import Plan
-from kvpolicy.plan import plan
+from kvpolicy.plan import Outline, outline, plan
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.steps import timed_rules
 from kvpolicy.policy.terms import reads
@@ -141,7 +142,7 @@ class Steering:
             classified = bool(tool_calls) or finished is not None
             line = running.line
             if line is not None:
-                self.ledger.finish(line, now, classified)
+                self.ledger.finish(line, running.made, now, classified)
             self.state.answer(running.request, now, tool_calls=tool_calls, finished=finished)
             if classified and self._events_matter:
                 self._replan_owner(running.request.owner, line, now)
@@ -168,7 +169,7 @@ class Steering:
         try:
             self.state.cancel(running.request.id, now)
             if running.line is not None:
-                self.ledger.cancel(running.line, now)
+                self.ledger.cancel(running.line, running.made, now)
             self.ledger.heed(now)
         except Exception:
             self.counters["failures"] += 1
@@ -321,12 +322,15 @@ class Steering:
             self.state.touched(request.id, now)
             if self._hits_matter:
                 self._note_hits(request, running.lease.hits)
-            made = plan(self.policy, request, self.state, now)
+            drawn = outline(self.policy, request, self.state, arrival.layout)
+            made = plan(self.policy, request, self.state, now, drawn)
             self.counters["plans"] += 1
             running.plan = made
             running.line = line = self.ledger.place(
                 arrival, running.hashes, made.directives, running.lease, now, self._reread(made)
             )
+            running.made = line.claims
+            line.outline = drawn
             line.valid_until = inf if made.valid_until is None else made.valid_until
             self._move(line, now)
             if self._events_matter:
@@ -368,7 +372,7 @@ class Steering:
             return
         for owner in self.state.advance(now):
             self._replan_stale(owner, now, line)
-        made = plan(self.policy, line.request, self.state, now)
+        made = plan(self.policy, line.request, self.state, now, cast(Outline | None, line.outline))
         self.counters["replans"] += 1
         line.valid_until = inf if made.valid_until is None else made.valid_until
         self.ledger.plan(line, made.directives, now, self._reread(made))
@@ -396,7 +400,7 @@ class Steering:
         until = made.valid_until
         if until is None or self._drifts:
             return until
-        own = any(until in (directive.protected_until, directive.expires) for directive in made.directives)
+        own = any(until in (w.protected_until, w.expires) for w in wishes_of(made.directives).values())
         return None if own else until
 
     def _apply(self, event: Event, owner: Owner, now: float) -> None:
