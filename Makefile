@@ -4,6 +4,8 @@ PY     := .venv/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet --quiet
 OLD_LARK := .venv/lark-1.2.2
 WORKERS ?= 2
+SECONDS ?= 600
+LONGER ?= 20
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-engines bench fuzz lint clean
@@ -36,8 +38,9 @@ bench: .venv/test-ready ## figures, with the conditions they were measured under
 	@over=0; for script in $(filter-out tests/bench/conditions.py,$(wildcard tests/bench/*.py)); do \
 		echo "— $$script"; $(PY) $$script || over=1; done; exit $$over
 
-fuzz: .venv/test-ready ## the property tests, 20 times as long and from a fresh seed
-	@KVPOLICY_FUZZ=20 $(PY) -m pytest -n $(WORKERS) -m hypothesis
+fuzz: .venv/test-ready ## damaged input on every command for SECONDS=600, then the property tests, longer (LONGER=1: not)
+	@$(PY) -m tests.fuzz.fuzz --seconds $(SECONDS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(FUZZ)
+	@[ $(LONGER) = 1 ] || KVPOLICY_FUZZ=$(LONGER) $(PY) -m pytest -n $(WORKERS) -m hypothesis
 
 lint: .venv/test-ready ## ruff and mypy
 	@$(PY) -m ruff check .
