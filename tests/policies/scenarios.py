@@ -37,9 +37,9 @@ def base(text: str | None) -> list[int]:
 
 
 def coding_agent(text: str | None) -> list[int]:
-    """A tool takes 15 s while others' tools run, too; and one takes 60 s while others wait for their humans."""
+    """A tool takes 15 s while others' tools run, too; and one takes 50 s while others wait for their humans."""
     found = []
-    for seconds, others in ((15.0, {"tool_calls": ["tests"]}), (60.0, {"finished": True})):
+    for seconds, others in ((15.0, {"tool_calls": ["tests"]}), (50.0, {"finished": True})):
         scene = Scene(text, 20)
         coder = Owner(session="coder")
         prompt: list[Part] = [("system", "sys", 2), ("turn", "task", 5)]

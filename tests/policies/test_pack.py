@@ -30,7 +30,6 @@ DECISIVE = [
     ("base", "head"),
     ("base", "finished"),
     ("coding_agent", "paused"),
-    ("coding_agent", "warm"),
     ("continuum", "paused"),
     ("continuum_released", "paused"),
     ("chat_rag", "documents"),

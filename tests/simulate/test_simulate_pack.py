@@ -13,6 +13,7 @@ from kvpolicy.simulate.names import Contender, contender, packaged
 from kvpolicy.simulate.replay import Replay
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Answer, Call
+from tests.policies import deleting
 
 SHELF = Path(kvpolicy.policies.__path__[0])
 
@@ -38,11 +39,9 @@ def last_hits(calls: list[Call], one: Contender, capacity: int) -> int:
 
 
 def without(rule: str, name: str) -> Contender:
-    """The packaged policy with one labelled rule deleted (a rule stands on one line)."""
-    lines = (SHELF / f"{name}.kvp").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if not line.strip().startswith(f"{rule}:")]
-    assert len(kept) == len(lines) - 1
-    return Contender(f"{name} without {rule}", "policy", False, text="".join(kept))
+    """The packaged policy with one labelled rule deleted."""
+    text = deleting.without((SHELF / f"{name}.kvp").read_text(), rule)
+    return Contender(f"{name} without {rule}", "policy", False, text=text)
 
 
 def pause(seconds: float, stop: str) -> list[Call]:
@@ -53,13 +52,12 @@ def pause(seconds: float, stop: str) -> list[Call]:
 
 def test_a_running_tool_keeps_its_prompt() -> None:
     coding_agent = contender("coding_agent")
-    for seconds, decisive in ((20.0, None), (50.0, "warm")):
+    for seconds in (15.0, 50.0):
         calls = pause(seconds, "tool_use")
         assert last_hits(calls, contender("lru"), 12) == 0
         assert last_hits(calls, contender("base"), 12) <= 1
         assert last_hits(calls, coding_agent, 12) == 4
-        if decisive is not None:
-            assert last_hits(calls, without(decisive, "coding_agent"), 12) <= 1
+        assert last_hits(calls, without("paused", "coding_agent"), 12) <= 1
 
 
 def test_a_human_s_pause_is_not_a_tool_s() -> None:
@@ -67,12 +65,13 @@ def test_a_human_s_pause_is_not_a_tool_s() -> None:
 
 
 def test_protection_outlasts_what_a_mere_rank_cannot() -> None:
-    """Others pause over tools as well: all are `warm`, and who was protected first stays."""
+    """Others pause over tools as well: all have one rank, and who was protected first stays."""
     calls = [turn("a", [1, 2, 3, 4], 0.0, "tool_use")]
     calls += [turn(f"o{i}", [10 * i, 10 * i + 1, 10 * i + 2], float(i), "tool_use") for i in range(1, 8)]
-    calls.append(turn("a", [1, 2, 3, 4, 5], 20.0, "end_turn"))
+    calls.append(turn("a", [1, 2, 3, 4, 5], 15.0, "end_turn"))
     assert last_hits(calls, contender("coding_agent"), 12) == 4
-    assert last_hits(calls, without("paused", "coding_agent"), 12) == 0
+    text = (SHELF / "coding_agent.kvp").read_text().replace("retention: hold short_pause", "")
+    assert last_hits(calls, Contender("a mere rank", "policy", False, text=text), 12) == 0
 
 
 def test_base_lets_go_of_finished_sessions_first() -> None:
