@@ -60,20 +60,20 @@ class History:
         earlier = self._prompts.setdefault(key, [])
         self._prompts.move_to_end(key)
         notices: list[Notice] = []
-        best, common, exact = None, -1, False
-        for prompt in earlier:
-            length, by_token = _common(prompt, new)
-            if length > common:
-                best, common, exact = prompt, length, by_token
-        if best is not None:
-            if common >= _length(best):
-                self._drop(earlier, best)  # the new one goes on where it ended
-            elif common < _length(new):
-                notice = _judge(best, new, common, exact, _named(request.owner) is not None)
+        shared = [(*_common(prompt, new), prompt) for prompt in earlier]
+        common = max((length for length, _, _ in shared), default=-1)
+        closest = [(prompt, exact) for length, exact, prompt in shared if length == common]
+        gone_on = next((prompt for prompt, _ in closest if common >= _length(prompt)), None)
+        if gone_on is not None:
+            self._drop(earlier, gone_on)  # the new one goes on where it ended
+        elif common < _length(new):
+            for prompt, exact in closest:
+                notice = _judge(prompt, new, common, exact, _named(request.owner) is not None)
                 if notice is not None:
                     if show and exact:
-                        notice.details.update(_around(best, new, common))
+                        notice.details.update(_around(prompt, new, common))
                     notices.append(notice)
+                    break
         earlier.insert(0, new)
         self._kept += new.cost
         while len(earlier) > PROMPTS:
@@ -135,7 +135,13 @@ def _judge(old: _Prompt, new: _Prompt, at: int, exact: bool, named: bool) -> Not
     span, before = _span_at(new.layout, at), _span_at(old.layout, at)
     kind = new.layout.spans[span].kind
     head = kind in _HEAD_KINDS and old.layout.spans[before].kind == kind
-    details: dict[str, object] = {"span": kind, "span_index": span, "first_differing_token": at, "exact": exact}
+    details: dict[str, object] = {
+        "span": kind,
+        "span_index": span,
+        "was": old.layout.spans[before].kind,
+        "first_differing_token": at,
+        "exact": exact,
+    }
     if head and kind == "tools" and _reordered(old, new):
         return Notice("TOOL_ORDER_CHANGED", f"the same tools in another order from token {at} on; sort them", details)
     if head:
