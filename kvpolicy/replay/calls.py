@@ -118,10 +118,13 @@ def split(stage: Stage, step: Step, now: float) -> Row:
 
 
 def stats(stage: Stage, step: Step, now: float) -> Row:
-    """Owners with claims, claims, protected blocks, requests remembered, the share of blocks in the top band."""
+    """Owners with claims, claims, protected blocks, requests remembered, the share of blocks in the top band; the state
+    of workers."""
     fields.only(step)
     stage.steering.advance(now)
-    return {**stage.steering.stats(), "resident": stage.pool.gpu.cached}
+    found = {**stage.steering.stats(), "resident": stage.pool.gpu.cached}
+    workers = stage.residency.rows(now)
+    return found | {"workers": workers} if workers else found
 
 
 def advance(stage: Stage, step: Step, now: float) -> Row:

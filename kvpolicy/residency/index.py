@@ -157,6 +157,10 @@ class Residency:
             "blocks": 0 if source is None else len(source.present()),
         }
 
+    def rows(self, now: float) -> list[dict[str, object]]:
+        """The state of every rank that is known; a worker that has told nothing yet counts as its rank 0."""
+        return [self.row(name, rank, now) for name in sorted(self.workers) for rank in self.ranks(name) or [0]]
+
     def ranks(self, name: str) -> list[int]:
         """The ranks of a worker that were heard of."""
         return sorted(self._sources.get(name, {}))

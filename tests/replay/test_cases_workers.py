@@ -79,11 +79,13 @@ def test_c16_a_silent_worker_is_no_worker_without_blocks(tmp_path: Path) -> None
         *({"at": 0.1 * n, "do": "request", "id": f"r{n}", "hashes": [n], "worker": "w3"} for n in range(200)),
         lookup("w3", 0, "h1", at=59.9),
         lookup("w3", 0, "h1", at=60),
+        {"at": 60, "do": "stats"},
     ]
     answers = play(tmp_path, steps)
-    assert answers[-2]["worker"]["state"] == "stale"
-    assert answers[-1]["worker"]["state"] == "no_events"
-    assert answers[-1]["blocks"][0]["state"] == "unknown"
+    assert answers[-3]["worker"]["state"] == "stale"
+    assert answers[-2]["worker"]["state"] == "no_events"
+    assert answers[-2]["blocks"][0]["state"] == "unknown"
+    assert [(row["name"], row["state"]) for row in answers[-1]["workers"]] == [("w3", "no_events")]
 
 
 def test_c16_who_joins_late_is_stale_and_knows_what_to_ask_for(tmp_path: Path) -> None:
