@@ -6,7 +6,7 @@ All times are seconds on the caller's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvpolicy.faults import Notice
@@ -110,7 +110,7 @@ class Plan:
 
     request: str
     at: float
-    directives: tuple[Directive, ...]
+    directives: Sequence[Directive]
     share: str
     valid_until: float | None
     notices: tuple[Notice, ...] = ()

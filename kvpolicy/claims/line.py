@@ -41,6 +41,7 @@ class Line:
         "holder",
         "manual",
         "marks",
+        "outline",
         "pieces",
         "queued",
         "replan",
@@ -59,6 +60,7 @@ class Line:
         self.pieces: list[Piece] = []
         self.marks: list[Mark] = []
         self.request: Request | None = None
+        self.outline: object = None  # what the planner keeps of that request
         self.running = 0
         self.granted: float = inf
         self.want = 0

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from kvpolicy.blocks import Layout
 from kvpolicy.claims.claim import Claim
-from kvpolicy.directive import Directive
+from kvpolicy.claims.wish import Wish
 from kvpolicy.request import Request
 
 
@@ -20,7 +20,7 @@ def renew(
     request: Request,
     layout: Layout,
     hashes: Sequence[Hashable],
-    directives: Mapping[int, Directive],
+    directives: Mapping[int, Wish],
     nameless: bool,
     now: float,
 ) -> list[Claim]:

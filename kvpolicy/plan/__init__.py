@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from kvpolicy.plan.drops import Stand, stands
-from kvpolicy.plan.make import Resolver, plan
+from kvpolicy.plan.make import Resolver, outline, plan
+from kvpolicy.plan.outline import Outline
 
-__all__ = ["Resolver", "Stand", "plan", "stands"]
+__all__ = ["Outline", "Resolver", "Stand", "outline", "plan", "stands"]

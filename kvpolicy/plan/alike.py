@@ -6,36 +6,9 @@ that a menu reads are about the owner, spans with one menu differ in nothing tha
 
 from __future__ import annotations
 
-from typing import Any
-from weakref import WeakKeyDictionary
-
-from kvpolicy.policy.terms import reads
-
-OF_THE_OWNER = frozenset(
-    {
-        "mean",
-        "p50",
-        "p90",
-        "p95",
-        "count",
-        "eta",
-        "queue_delay",
-        "pressure",
-        "return_probability",
-        "idle",
-        "age",
-        "hits",
-    }
-)
-_known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+from kvpolicy.policy.resolve import Menu
 
 
-def is_of_the_owner(menu: Any) -> bool:
-    """Whether everything that the rules and limits of a `policy.resolve.Menu` read is the same for all its spans."""
-    answer = _known.get(menu)
-    if answer is None:
-        terms = [rule.guard.term for rule in menu.rules if rule.guard is not None]
-        terms += [term for rule in menu.rules for value in rule.values.values() for term in value.terms]
-        terms += [clamp.term for clamps in menu.clamps.values() for clamp in clamps]
-        answer = _known[menu] = all(read.function in OF_THE_OWNER for term in terms for read in reads(term))
-    return answer
+def is_of_the_owner(menu: Menu) -> bool:
+    """Whether everything that the rules and limits of a menu read is the same for all its spans."""
+    return menu.of_the_owner

@@ -1,25 +1,30 @@
 """`plan`: every span of a request is shown to the policy, and its verdicts become directives.
 
-Called for every request and for every re-reading of one, so it is written tight: its work grows with the spans, not
-with tokens or blocks. Same policy, request and state: same plan, whatever the order of spans or attributes.
+Called for every request and for every re-reading of one, so it is written tight: the policy is asked once for each
+group of spans that it cannot tell apart (`outline`), and full rows are made when somebody reads them (`directives`).
+Same policy, request and state: same plan, whatever the order of spans or attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 from kvpolicy import words
-from kvpolicy.blocks import lay_out
-from kvpolicy.directive import Directive, Plan, Verdict
+from kvpolicy.blocks import Layout
+from kvpolicy.directive import Plan, Verdict
 from kvpolicy.faults import Notice
-from kvpolicy.plan.alike import is_of_the_owner
-from kvpolicy.plan.clocks import Common, clock_values, next_end
-from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, shorter_than_block, unplaced_from
-from kvpolicy.policy.model import State, Subject
+from kvpolicy.plan.answer import Answer, answer
+from kvpolicy.plan.directives import Directives
+from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown
+from kvpolicy.plan.outline import Outline
+from kvpolicy.policy.contest import Guards
+from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
+from kvpolicy.policy.steps import Solver
 from kvpolicy.request import Owner, Request
+
+Look = Callable[[IntervalPattern], Opening | None]
 
 
 class Resolver(Protocol):
@@ -34,123 +39,85 @@ class Resolver(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Answer:
-    """What the policy says of a span, and of every span like it in this request.
-
-    values: None where no rule touches it. lapse: the first time at which it may change, inf for none.
-    strained: verdicts that were brought into their range.
-    """
-
-    values: Common | None
-    share: str
-    lapse: float
-    strained: tuple[Verdict, ...] = ()
+def outline(policy: Resolver | None, request: Request, state: State, layout: Layout | None = None) -> Outline | None:
+    """What the plans of a request have in common, to be handed to `plan` again and again. layout: that of the request,
+    where it is laid out already. Raises InputFault for spans that overlap or leave the prompt."""
+    return None if policy is None else Outline(policy, request, state, layout)
 
 
-def plan(  # noqa: PLR0912 - the hot loop stays in one piece
-    policy: Resolver | None, request: Request, state: State, now: float
-) -> Plan:
+def plan(policy: Resolver | None, request: Request, state: State, now: float, drawn: Outline | None = None) -> Plan:
     """The directives of one request at `now` (seconds), in prompt order.
 
     `Directive.span` is the span's place among the stated ones in prompt order; the stretches that no span covers
-    follow as turns (`blocks.lay_out`). Without a policy the plan is empty. Raises InputFault for spans that overlap
-    or leave the prompt.
+    follow as turns (`blocks.lay_out`). Without a policy the plan is empty. drawn: an outline of this request; one that
+    no longer fits is drawn anew. Raises InputFault for spans that overlap or leave the prompt.
     """
     if policy is None:
         return Plan(request.id, now, (), words.DEFAULT_SHARE, None)
-    layout = lay_out(request)
-    owner, size, given = request.owner, request.block_size, layout.given
-    facts = _facts(request, state)
-    unplaced = unplaced_from(request.extra) if request.extra else None
-    idle_since = _idle_since(state, owner)
-    # A state that tells spans apart by more than their owner is asked for each of them.
-    menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu", None)
-    answers: dict[object, _Answer] = {}
-    directives: list[Directive] = []
-    notices: list[Notice] = []
-    shares: dict[str, int] = {}
-    valid_until = inf
-    for index in layout.order:
-        span = layout.spans[index]
-        kind, start, end = span.kind, span.start, span.end
-        if end is not None:
-            if index < given and -(-start // size) >= end // size:
-                notices.append(shorter_than_block(layout, index))
-            if start == end:
-                continue  # nothing to keep
-            attributes = {**facts, "tokens": end - start}
+    if drawn is None or not drawn.fits(policy, request, state):
+        drawn = Outline(policy, request, state, None if drawn is None else drawn.layout)
+    answers = _ask(policy, drawn, state, now)
+    valid_until = min([a.lapse for a in answers], default=inf)
+    share, narrowed = narrowest_share({a.share: 0 for a in answers})
+    notices: tuple[Notice, ...] = ()
+    if drawn.short or drawn.unplaced is not None or narrowed is not None or any(a.strained for a in answers):
+        notices = _notices(drawn, answers, narrowed)
+    # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
+    directives = Directives(drawn.places, answers)
+    return Plan(request.id, now, directives, share, None if valid_until == inf else valid_until, notices)
+
+
+def _ask(policy: Resolver, drawn: Outline, state: State, now: float) -> list[Answer]:
+    """The policy's answer for each group. Where every function that is read is the owner's alone, the intervals, guards
+    and crossings of one group are those of the others."""
+    idle_since = _idle_since(state, drawn.request.owner)
+    shared: tuple[Guards, Solver] | None = None
+    look: Look | None = None
+    looks = getattr(state, "intervals_of", None)
+    if looks is not None:
+        look = looks(drawn.request.owner)
+    answers: list[Answer] = []
+    for group, (menu, subject) in enumerate(zip(drawn.menus, drawn.subjects, strict=True)):
+        if menu is None:
+            verdicts: Mapping[str, Verdict] = policy.resolve(subject, state)
+            step = next((at for at in policy.steps(subject, state) if at > now), inf)
         else:
-            attributes = facts
-        if span.attributes:
-            attributes = _with_own(attributes, span.attributes, owner, state)
-        subject = Subject(kind, attributes, owner, index)
-        menu = None if menu_of is None else menu_of(subject)
-        answer = None if menu is None else answers.get(menu)
-        if answer is None:
-            answer = _ask(policy, subject, state, now, idle_since)
-            if menu is not None and is_of_the_owner(menu):
-                answers[menu] = answer
-            valid_until = min(valid_until, answer.lapse)
-        shares[answer.share] = index
-        if answer.strained:
-            notices += [clipped(kind, index, verdict) for verdict in answer.strained]
-        if answer.values is None or (unplaced is not None and (end is None or end > unplaced)):
-            continue  # no rule, or no known place; what it says about sharing counts all the same
-        directives.append(Directive(index, kind, start, end, *answer.values))
-    share, narrowed = narrowest_share(shares)
+            if looks is None:
+                opening = state.opening
+                openings = tuple([opening(interval, subject) for interval in menu.intervals])
+            elif look is None:
+                openings = menu.closed
+            else:
+                openings = tuple([look(interval) for interval in menu.intervals])
+            if looks is None or not menu.of_the_owner:
+                guards, solver = Guards(subject, state), None
+            elif shared is None:
+                shared = guards, solver = Guards(subject, state), Solver(subject, state)
+            else:
+                guards, solver = shared
+            verdicts = menu.decided(openings, guards)
+            step = menu.next_step(openings, solver or Solver(subject, state), now)
+        found = answer(subject.kind, verdicts, step, now, idle_since, drawn.answers[group])
+        answers.append(found)
+    drawn.answers[:] = answers
+    return answers
+
+
+def _notices(drawn: Outline, answers: list[Answer], narrowed: Notice | None) -> tuple[Notice, ...]:
+    """What to tell besides, span by span in prompt order."""
+    notices: list[Notice] = []
+    groups = {place.span: place.group for place in drawn.places}
+    for index in drawn.layout.order:
+        if index in drawn.short:
+            notices.append(drawn.short[index])
+        if index in groups:
+            strained = answers[groups[index]].strained
+            notices += [clipped(drawn.layout.spans[index].kind, index, verdict) for verdict in strained]
     if narrowed is not None:
         notices.append(narrowed)
-    if unplaced is not None:
-        notices.append(position_unknown(layout, unplaced))
-    # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
-    return Plan(request.id, now, tuple(directives), share, None if valid_until == inf else valid_until, tuple(notices))
-
-
-def _ask(policy: Resolver, subject: Subject, state: State, now: float, idle_since: float | None) -> _Answer:
-    """Ask the policy about one span, and start the clocks."""
-    verdicts = policy.resolve(subject, state)
-    lapse = next((step for step in policy.steps(subject, state) if step > now), inf)
-    if not verdicts:
-        return _Answer(None, words.DEFAULT_SHARE, lapse)
-    values = clock_values(subject.kind, verdicts, now)
-    strained = tuple(v for v in verdicts.values() if v.limited_by is not None or v.notice is not None)
-    return _Answer(values, values.share, min(lapse, next_end(values, now, idle_since)), strained)
-
-
-def _facts(request: Request, state: State) -> dict[str, Any]:
-    """The attributes that all spans of a request have: its own, its owner's, and what events said of the owner."""
-    facts: dict[str, Any] = {name: value for name, value in request.attributes.items() if value is not None}
-    owner = request.owner
-    if request.last_step:
-        facts["last_step"] = True
-    if request.model is not None:
-        facts["model"] = request.model
-    facts["tenant"] = owner.tenant  # comes from authentication: nothing the client states replaces it
-    if owner.session is not None:
-        facts["session"] = owner.session
-    if owner.agent is not None:
-        facts["agent"] = owner.agent
-    if owner.branch is not None:
-        facts["branch"] = owner.branch
-    told = getattr(state, "attributes", None)
-    if told is not None:
-        facts.update((name, value) for name, value in told(owner).items() if value is not None)
-    return facts
-
-
-def _with_own(facts: dict[str, Any], own: Mapping[str, object], owner: Owner, state: State) -> dict[str, Any]:
-    """The facts of a span with attributes of its own, which replace the request's, except what comes from
-    authentication. A span labelled with another branch has that branch's rank, score and status."""
-    stated = {name: value for name, value in own.items() if value is not None and name not in words.TRUSTED_ATTRIBUTES}
-    branch = stated.get("branch")
-    told = getattr(state, "attributes", None)
-    if told is None or not isinstance(branch, str) or branch == owner.branch:
-        return {**facts, **stated}
-    merged = {name: value for name, value in facts.items() if name not in ("rank", "score", "status")}
-    merged.update((name, value) for name, value in told(owner, branch).items() if value is not None)
-    merged.update(stated)
-    return merged
+    if drawn.unplaced is not None:
+        notices.append(position_unknown(drawn.layout, drawn.unplaced))
+    return tuple(notices)
 
 
 def _idle_since(state: State, owner: Owner) -> float | None:

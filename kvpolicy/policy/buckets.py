@@ -27,6 +27,7 @@ class Buckets:
                 named.setdefault(attribute, set()).update(values)
                 if operator in _ORDERED:
                     ordered.add(attribute)
+        self.names = frozenset(named)
         self._buckets = tuple((a, _bucket(named[a], a in ordered)) for a in sorted(named))
 
     def key(self, kind: str, attributes: Mapping[str, object]) -> tuple[object, ...]:

@@ -76,8 +76,8 @@ def winners(found: Contest, guards: Guards, order: Order) -> tuple[Rule, ...]:
     standing: list[Rule] = []
     beaten: list[Rule] = []
     for rule in found.rules:
-        if any(order.beats(w, rule) for w in standing) or any(
-            order.beats(b, rule) and guards.hold(b.guard) for b in beaten
+        if (standing and any(order.beats(w, rule) for w in standing)) or (
+            beaten and any(order.beats(b, rule) and guards.hold(b.guard) for b in beaten)
         ):
             beaten.append(rule)
         elif guards.hold(rule.guard):

@@ -40,11 +40,14 @@ class Policy:
     files: syntax.FileSet
     lets: Lets
     _buckets: Buckets = field(init=False)
+    selectable: frozenset[str] = field(init=False)  # the attributes that its selectors read
     _menus: dict[tuple[object, ...], Menu] = field(init=False, default_factory=dict)
+    _distinct: dict[tuple[object, ...], Menu] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         speaking: tuple[Rule | Clamp, ...] = (*self.rules, *self.clamps)
         self._buckets = Buckets(m for s in speaking for m in s.matches)
+        self.selectable = self._buckets.names
 
     def resolve(self, subject: Subject, state: State) -> dict[str, Verdict]:
         """The verdict on every property that a rule or a limit sets for this span in this state.
@@ -80,8 +83,9 @@ class Policy:
         if menu is None:
             if len(self._menus) >= _MENUS_KEPT:
                 self._menus.clear()
+                self._distinct.clear()
             menu = Menu(subject.kind, subject.attributes, self.rules, self.clamps, self.order)
-            self._menus[key] = menu
+            menu = self._menus[key] = self._distinct.setdefault(menu.same_as(), menu)
         return menu
 
     @property

@@ -11,36 +11,69 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from kvpolicy import words
 from kvpolicy.directive import HOLD, PIN, Retention, Ttl, Verdict
-from kvpolicy.policy.compiled import DEFAULT, Clamp, Rule
+from kvpolicy.policy.compiled import DEFAULT, Clamp, Guard, Rule
 from kvpolicy.policy.contest import STATELESS, Contest, Guards, contest, winners
 from kvpolicy.policy.limits import apply_clamps, bound_property
 from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
 from kvpolicy.policy.order import Order
 from kvpolicy.policy.steps import Solver, timed_rules
-from kvpolicy.policy.terms import Constant
+from kvpolicy.policy.terms import Constant, reads
 
+# Functions whose answer is the same for all spans of an owner.
+OF_THE_OWNER = frozenset(
+    {
+        "mean",
+        "p50",
+        "p90",
+        "p95",
+        "count",
+        "eta",
+        "queue_delay",
+        "pressure",
+        "return_probability",
+        "idle",
+        "age",
+        "hits",
+        "hit_density",
+    }
+)
 CLOSED, OPEN, GRACE = 0, 1, 2
 Openings = tuple[Opening | None, ...]
 _TABLES_KEPT = 1024
+_GUARDS_KEPT = 4  # more of them are asked one by one, as far as the outcome needs it
 GRACED = ("priority", "retention", "ttl")  # what an interval in grace can still protect with
+
+
+class Decision(dict[str, Verdict]):
+    """The verdicts on one span, by property; shared, so nobody changes it. made: what planning has made of them, by
+    the lifetime of a span that states none."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, verdicts: Mapping[str, Verdict]) -> None:
+        super().__init__(verdicts)
+        self.made: dict[str, Any] = {}
 
 
 @dataclass(slots=True)
 class Table:
     """What decides each property while certain intervals are open.
 
-    settled: the verdicts, where they never change. pure: they change with the openings alone. recent: the openings
-    that were met last, and the verdicts then: the spans of one owner come one after the other.
+    settled: the verdicts, where they never change. guards: those that have a say, where the verdicts follow from them
+    and the openings alone (few of them), else None. openings, decided: the openings that were met last, and the
+    verdicts then by what the guards answer: the spans of one owner come one after the other.
     """
 
     contests: Mapping[str, Contest]
-    settled: dict[str, Verdict] | None = None
-    pure: bool = False
-    recent: tuple[Openings, dict[str, Verdict]] | None = None
+    settled: Decision | None = None
+    guards: tuple[Guard, ...] | None = None
+    openings: Openings = ()
+    decided: dict[tuple[bool, ...], Decision] = field(default_factory=dict)
 
 
 class Menu:
@@ -55,7 +88,7 @@ class Menu:
         self.intervals: tuple[IntervalPattern, ...] = tuple(
             dict.fromkeys(r.interval for r in self.rules if r.interval is not None)
         )
-        self._all_closed = (CLOSED,) * len(self.intervals)
+        self.closed: Openings = (None,) * len(self.intervals)
         places = {interval: i for i, interval in enumerate(self.intervals)}
         self._positions = {id(r): None if r.interval is None else places[r.interval] for r in self.rules}
         self.clamps: dict[str, tuple[Clamp, ...]] = {}
@@ -70,6 +103,18 @@ class Menu:
             r.guard is not None or not all(v.fixed for v in r.values.values()) for r in self.rules
         )
         self._tables: dict[tuple[int, ...], Table] = {}
+        self._closed: Table | None = None  # that of no open interval
+        self._ever_timed = any(r.interval is None for r in self.timed)
+        terms = [rule.condition for rule in self.rules if rule.condition is not None]
+        terms += [term for rule in self.rules for value in rule.values.values() for term in value.terms]
+        terms += [clamp.term for row in self.clamps.values() for clamp in row]
+        # Whether everything that is read here is the same for all spans of an owner.
+        self.of_the_owner = all(read.function in OF_THE_OWNER for term in terms for read in reads(term))
+
+    def same_as(self) -> tuple[object, ...]:
+        """What two menus have in common that decide alike, for whichever kinds they were made."""
+        clamps = tuple((name, *map(id, row)) for name, row in sorted(self.clamps.items()))
+        return (*map(id, self.rules), *self.by_kind.values(), *clamps)
 
     def position(self, rule: Rule) -> int | None:
         """Where a rule's interval stands among the menu's."""
@@ -91,40 +136,62 @@ class Menu:
         """Times, soonest first, at which a verdict may change though nothing happens: see `steps`."""
         return self._steps(subject, state, self._openings(subject, state))
 
+    def decided(self, openings: Openings, guards: Guards) -> dict[str, Verdict]:
+        """`verdicts`, from the menu's intervals as they stand and guards that may have been asked for other spans."""
+        return self._verdicts(guards.subject, guards.state, openings, None, guards)
+
+    def next_step(self, openings: Openings, solver: Solver, now: float) -> float:
+        """The first of `steps` after `now`, of this menu and whatever else the solver has watched; inf for none."""
+        if self._ever_timed or openings is not self.closed:
+            self._watch(openings, solver)
+        return min((at for at in solver.times if at > now), default=math.inf)
+
     def _openings(self, subject: Subject, state: State) -> Openings:
         if not self.intervals:
             return ()
         opening = state.opening
         return tuple([opening(interval, subject) for interval in self.intervals])
 
-    def _verdicts(self, subject: Subject, state: State, openings: Openings, only: str | None) -> dict[str, Verdict]:
-        if openings.count(None) == len(openings):
-            shape = self._all_closed
-        else:
+    def _verdicts(
+        self, subject: Subject, state: State, openings: Openings, only: str | None, guards: Guards | None = None
+    ) -> dict[str, Verdict]:
+        table, lingers = self._closed, False
+        if table is None or (openings is not self.closed and openings.count(None) < len(openings)):
             now = state.now
             shape = tuple([standing(o, now) for o in openings])
-        table = self._table(shape, GRACE)
-        lingers = GRACE in shape
-        if not lingers:
-            if table.settled is not None:
-                return table.settled
-            if table.recent is not None and table.recent[0] == openings:
-                return table.recent[1]
-        guards = Guards(subject, state)
-        found = self._decide(table, openings, guards, only)
+            table, lingers = self._table(shape, GRACE), GRACE in shape
+            if openings is self.closed:
+                self._closed = table
+        if table.settled is not None and not lingers:
+            return table.settled
+        if guards is None:
+            guards = Guards(subject, state)
         if lingers:
+            found = self._decide(table, openings, guards, only)
             lingering = self._decide(self._table(shape, OPEN), openings, guards, only, graced=True)
             for name, verdict in lingering.items():
                 if _stronger(verdict, found.get(name)):
                     found[name] = verdict
-        elif table.pure and only is None:
-            table.recent = (openings, found)
-        return found
+            return found
+        if table.guards is None or only is not None:
+            return self._decide(table, openings, guards, only)
+        if table.openings != openings:
+            table.openings, table.decided = openings, {}
+        hold = guards.hold
+        answers = tuple([hold(guard) for guard in table.guards])
+        known = table.decided.get(answers)
+        if known is None:
+            known = table.decided[answers] = Decision(self._decide(table, openings, guards))
+        return known
 
     def _steps(self, subject: Subject, state: State, openings: Openings) -> tuple[float, ...]:
-        if not self.timed and openings.count(None) == len(openings):
+        if not self._ever_timed and openings.count(None) == len(openings):
             return ()
         solver = Solver(subject, state)
+        self._watch(openings, solver)
+        return tuple(sorted(solver.times))
+
+    def _watch(self, openings: Openings, solver: Solver) -> None:
         for opening in openings:
             if opening is not None and opening.grace_until is not None and opening.grace_until > solver.now:
                 solver.times.add(opening.grace_until)
@@ -132,7 +199,6 @@ class Menu:
             at = self.position(rule)
             if at is None or openings[at] is not None:
                 solver.rule(rule)
-        return tuple(sorted(solver.times))
 
     def _table(self, shape: tuple[int, ...], without: int) -> Table:
         """Candidates while the intervals stand so: for `without` GRACE those outside and within open intervals, for
@@ -153,11 +219,15 @@ class Menu:
                 rules.append(rule)
         names = sorted({name for rule in rules for name in rule.values})
         table = Table({name: contest((r for r in rules if name in r.values), self.order) for name in names})
-        fixed = self._fixed_clamps and without == GRACE
-        won = [(r, r.values[name]) for name, c in table.contests.items() for r in c.sure]
-        table.pure = fixed and all(c.sure for c in table.contests.values()) and all(v.fixed for _, v in won)
-        if table.pure and all(r.interval is None for r, _ in won):
-            table.settled = self._decide(table, (), STATELESS)
+        values = [rule.values[name] for name, c in table.contests.items() for rule in c.rules]
+        if not self._fixed_clamps or without != GRACE or not all(value.fixed for value in values):
+            return table
+        guards = {id(r.guard): r.guard for c in table.contests.values() for r in c.rules if r.guard is not None}
+        if len(guards) <= _GUARDS_KEPT:
+            table.guards = tuple(guards.values())
+        won = [r for c in table.contests.values() for r in c.rules]
+        if not guards and all(r.interval is None for r in won):
+            table.settled = Decision(self._decide(table, (), STATELESS))
         return table
 
     def _decide(

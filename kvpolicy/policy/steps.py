@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from kvpolicy import words
-from kvpolicy.policy.code import code
+from kvpolicy.policy.code import Code, code
 from kvpolicy.policy.compiled import Rule, Value
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.terms import COMPARISONS, DRIFTING, LINEAR_IN_TIME, Apply, Constant, Read, Term, reads
@@ -25,7 +25,21 @@ Line = tuple[float, float]  # value now, change per second
 
 def is_timed(term: Term) -> bool:
     """Whether a term's value can change with time alone."""
-    return any(read.function in _TIMED for read in reads(term))
+    return _known(term)[1]
+
+
+# Terms are compared by value, which takes as long as they are large; a kept one is found again by its address.
+_terms: dict[int, tuple[Term, bool, Code]] = {}
+_TERMS_KEPT = 4096
+
+
+def _known(term: Term) -> tuple[Term, bool, Code]:
+    found = _terms.get(id(term))
+    if found is None:
+        if len(_terms) >= _TERMS_KEPT:
+            _terms.clear()
+        found = _terms[id(term)] = (term, any(read.function in _TIMED for read in reads(term)), code(term))
+    return found
 
 
 def timed_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -45,9 +59,13 @@ class Solver:
         self.subject, self.state = subject, state
         self.now = state.now
         self.times: set[float] = set()
+        self._watched: set[int] = set()
 
     def rule(self, rule: Rule) -> None:
-        """The crossings of a rule's guard and values."""
+        """The crossings of a rule's guard and values; once, however often it is asked."""
+        if id(rule) in self._watched:
+            return
+        self._watched.add(id(rule))
         if rule.condition is not None:
             self.watch(rule.condition)
         for value in rule.values.values():
@@ -90,11 +108,15 @@ class Solver:
         return None
 
     def _value(self, term: Term) -> float | bool | str | None:
-        return code(term)(self.subject, self.state)
+        return _known(term)[2](self.subject, self.state)
 
     def _combined(self, term: Apply, lines: list[Line | None]) -> Line | None:
         if term.operator == "else":
             return lines[0] if self._value(term.operands[0]) is not None else lines[1]
+        if term.operator == "log2":
+            if lines[0] is not None and lines[0][1] != 0:
+                self._looks()
+            return None
         known = [line for line in lines if line is not None]
         if len(known) < len(lines):
             return None

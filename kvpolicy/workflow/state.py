@@ -7,7 +7,7 @@ repeated or lost is settled by rules (see `phases`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kvpolicy.policy.model import IntervalPattern, Opening, Subject
 from kvpolicy.request import Owner, Request
@@ -30,8 +30,10 @@ class RunState:
     """The state of all runs. `intervals`: those of the policy in force. `graph`: the workflow, if one is known.
 
     What happens is told by `arrive`, `touched`, `answer`, `cancel`, `observe` and `advance`; each returns the owners
-    that have to be planned again for it.
+    that have to be planned again for it. kind_blind: no function answers by the kind of a span.
     """
+
+    kind_blind = True
 
     def __init__(self, intervals: Iterable[IntervalPattern] = (), graph: Graph | None = None) -> None:
         self._now = 0.0
@@ -57,6 +59,14 @@ class RunState:
         if life is None:
             return None
         return life.openings.innermost(self._moves.patterns.number(interval))
+
+    def intervals_of(self, owner: Owner) -> Callable[[IntervalPattern], Opening | None] | None:
+        """`opening` for one owner, looked up once; None where nothing is open for it, not even in a grace."""
+        life = self._owners.lives.get(owner)
+        if life is None or not (life.openings.open or life.openings.lingering):
+            return None
+        number, innermost = self._moves.patterns.number, life.openings.innermost
+        return lambda interval: innermost(number(interval))
 
     def read(self, function: str, argument: object, subject: Subject) -> float | None:
         """A function of the language, see `policy.model.State.read`."""

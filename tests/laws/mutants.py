@@ -206,8 +206,8 @@ def _time_of_day_matters(patch: Patch) -> None:
     made = steering_module.plan
     count = iter(range(10**9))
 
-    def moody(policy: Any, request: Any, state: Any, now: float) -> Any:
-        plan = made(policy, request, state, now)
+    def moody(policy: Any, request: Any, state: Any, now: float, *drawn: Any) -> Any:
+        plan = made(policy, request, state, now, *drawn)
         return made(None, request, state, now) if next(count) % 3 == 2 else plan
 
     patch.setattr(steering_module, "plan", moody)
