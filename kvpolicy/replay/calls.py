@@ -39,6 +39,8 @@ def event(stage: Stage, step: Step, now: float) -> Row:
         if happened.at > now:
             raise InputFault(f"the event is of {happened.at:g} s, which has not come yet")
         told = stage.steering.event(happened, now)
+        if happened.name == "cancel":
+            stage.reap()
     except InputFault as fault:
         stage.steering.advance(now)
         told = [Answer("rejected", reason=str(fault))]

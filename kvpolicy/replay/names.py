@@ -80,6 +80,10 @@ class Names:
             if block not in self._copies:
                 self._leave(block)
 
+    def running(self) -> list[str]:
+        """The requests that have not ended."""
+        return [id for id, prompt in self._prompts.items() if prompt.running]
+
     def heed(self) -> None:
         """Take up what the pool has told since."""
         events = self._pool.events

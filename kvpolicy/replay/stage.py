@@ -58,6 +58,13 @@ class Stage:
         while len(self.newest) > OWNERS:
             self.newest.popitem(last=False)
 
+    def reap(self) -> None:
+        """Forget the requests that steering itself has ended: an event can cancel them."""
+        for id in self.names.running():
+            if id not in self.steering.running:
+                self.flows.pop(id, None)
+                self.names.end(id)
+
     def prompts_of(self, fields: Mapping[str, object]) -> list[list[Hashable]]:
         """The blocks of the newest request of every owner that has all of these owner fields."""
         places = {"tenant": 0, "session": 1, "run": 2, "agent": 3, "branch": 4}

@@ -142,5 +142,5 @@ def test_random_timelines(history: list[Row], cpu_blocks: int) -> None:
     left = player.step(do="stats")
     assert {left[key] for key in ("owners", "claims", "protected", "requests_remembered", "timers")} == {0}
     stage = player.replay.stage
-    assert not stage.flows and all(not prompt.running for prompt in stage.names._prompts.values())
+    assert not stage.flows and not stage.names.running()
     player.check()
