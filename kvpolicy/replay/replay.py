@@ -20,6 +20,8 @@ from kvpolicy.replay.names import Names
 from kvpolicy.replay.stage import Row, Stage
 from kvpolicy.steering.begin import begin
 
+MOST_BLOCKS = 1 << 22  # of all tiers together
+
 Handler = Callable[[Stage, Mapping[str, Any], float], Row]
 
 STEPS: dict[str, Handler] = {
@@ -60,6 +62,10 @@ class Replay:
     ) -> None:
         if block_size < 1:
             raise InputFault(f"a block has at least one token, not {block_size}")
+        if blocks + cpu_blocks + disk_blocks > MOST_BLOCKS:
+            raise InputFault(
+                f"{blocks + cpu_blocks + disk_blocks} blocks are more than a replay has room for ({MOST_BLOCKS})"
+            )
         pool = Pool(blocks, block_size=block_size, cpu_blocks=cpu_blocks, disk_blocks=disk_blocks, events=True)
         in_force = compile_files(FileSet(())) if policy is None else policy
         self.stage = Stage(begin(in_force, pool, budget=budget), pool, Names(pool))

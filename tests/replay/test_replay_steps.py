@@ -69,6 +69,7 @@ def test_sizes_that_cannot_be(tmp_path: Path) -> None:
     assert "a pool needs at least one block" in refusal(tmp_path, [OK], "--blocks", "0")
     assert "a block has at least one token" in refusal(tmp_path, [OK], "--block-size", "0")
     assert "fewer than 0 blocks" in refusal(tmp_path, [OK], "--cpu-blocks", "-3")
+    assert "more than a replay has room for" in refusal(tmp_path, [OK], "--blocks", "1000000000000")
 
 
 def test_the_answers_before_a_bad_step_stand() -> None:
