@@ -359,13 +359,17 @@ class Steering:
                 self._replan_owner(mate, None, now)
 
     def _note_hits(self, request: Request, hits: int) -> None:
-        """What an owner finds cached at its first request, others have left there."""
-        holder = self.ledger.holder(request.owner)
+        """What an owner finds cached at its first request, others have left there; those of another run or session
+        count (of branches of one agent in one session the first)."""
+        owner = request.owner
+        holder = self.ledger.holder(owner)
         if holder is not None and (holder.nameless or holder.chains or holder.manual):
+            return
+        if any(mate.agent == owner.agent and mate != owner for mate in self.state.run_mates(owner)):
             return
         found = {s.kind for s in request.spans if s.end is not None and s.end <= hits * request.block_size}
         for kind in sorted(found):
-            self.state.record_hit(request.owner, kind)
+            self.state.record_hit(owner, kind)
 
     def _replan(self, line: Line, now: float) -> None:
         if line.request is None:

@@ -24,7 +24,7 @@ FOUND: dict[str, tuple[list[int], list[int], list[int]]] = {
     "continuum_released": ([7, 0], [0, 0], [0, 0]),
     "chat_rag": ([10], [0], [0]),
     "kvflow": ([60], [0], [0]),
-    "tree_of_thought": ([8, 11], [0, 6], [2, 6]),
+    "tree_of_thought": ([8, 11], [0, 6], [0, 6]),
 }
 DECISIVE = [
     ("base", "head"),

@@ -27,6 +27,16 @@ def test_a_head_found_by_another_owner_counts_and_one_s_own_does_not() -> None:
     assert hits(scene, "system", agent="other") is None
 
 
+def test_branches_of_one_session_tell_nothing_of_other_sessions() -> None:
+    scene = Scene(SHARED, 100)
+    for name in ("b1", "b2", "b3"):
+        owner = Owner(session="ann", agent="search", branch=name, parent="ann")
+        scene.ask(owner, [*HEAD, ("turn", name, 1)], finished=True)
+    assert hits(scene, "system", agent="search") is None
+    scene.ask(Owner(session="bob", agent="search"), [*HEAD, ("turn", "bob", 1)], finished=True)
+    assert hits(scene, "system", agent="search") == 1
+
+
 def test_only_spans_that_were_found_whole_count() -> None:
     scene = Scene(SHARED, 100)
     scene.ask(Owner(session="ann"), HEAD, finished=True)
