@@ -33,7 +33,18 @@ class Limit:
 class Budget:
     """blocks: the quota over all. settle: brings one line's marks up to date after its cut has changed."""
 
-    __slots__ = ("_groups", "_heap", "_ranks", "_room", "_settle", "_turn", "blocks", "limits")
+    __slots__ = (
+        "_entered",
+        "_groups",
+        "_heap",
+        "_most",
+        "_ranks",
+        "_room",
+        "_settle",
+        "_turn",
+        "blocks",
+        "limits",
+    )
 
     def __init__(self, ranks: Ranks, blocks: int, settle: Settle, limits: tuple[Limit, ...] = ()) -> None:
         self._ranks = ranks
@@ -41,7 +52,9 @@ class Budget:
         self.blocks = blocks
         self.limits = limits
         self._heap: list[tuple[int, int, int, Line]] = []  # priority, later first, unique, line: weakest on top
-        self._room = 1024
+        self._room = 64
+        self._entered: dict[Line, None] = {}
+        self._most = 0  # lines that were entered at once since the heap was compacted
         self._turn = 0
         self._groups: dict[tuple[int, Hashable], dict[Line, None]] = {}
 
@@ -49,6 +62,8 @@ class Budget:
         """A line has come to be protected, or is with other pieces than before."""
         since = line.holder.since
         assert since is not None
+        self._entered[line] = None
+        self._most = max(self._most, len(self._entered))
         for _, strength, _ in line.pieces:
             priority = strength - PROTECTED
             if priority >= 0 and priority not in line.queued:
@@ -69,7 +84,10 @@ class Budget:
         return cut
 
     def forget(self, line: Line) -> None:
-        """The line is no more."""
+        """The line is protected no more."""
+        self._entered.pop(line, None)
+        if 2 * len(self._entered) < self._most and len(self._heap) > 64:
+            self._compact()  # what is gone must not be kept alive from here
         for group in [g for g, lines in self._groups.items() if line in lines] if self._groups else ():
             self._groups[group].pop(line)
             if not self._groups[group]:
@@ -146,7 +164,8 @@ class Budget:
                 entry[3].queued.discard(entry[0])
         heapify(live)
         self._heap = live
-        self._room = 2 * len(live) + 1024
+        self._room = 2 * len(live) + 64
+        self._most = len(self._entered)
 
 
 def _piece(line: Line, priority: int) -> int:

@@ -16,9 +16,9 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, head_of
 from kvpolicy.claims.ranks import Lease
 from kvpolicy.claims.renew import renew
-from kvpolicy.claims.wish import wishes_of
 from kvpolicy.claims.settling import Settling
 from kvpolicy.claims.strength import PROTECTED
+from kvpolicy.claims.wish import wishes_of
 from kvpolicy.directive import Directive
 from kvpolicy.request import Request
 
@@ -94,6 +94,12 @@ class Placing(Settling):
         self.settle(line, now, lease)
         return line
 
+    def leave(self, arrival: Arrival) -> None:
+        """The request makes no claims after all; an owner who has none is forgotten."""
+        holder = self.holder(arrival.request.owner)
+        if holder is not None:
+            self._reap(holder, arrival.head)
+
     def grow(self, line: Line, hashes: Sequence[Hashable], lease: Lease, now: float) -> None:
         """More of a running request is stored: `hashes` name all its blocks by now."""
         stored = lease.length
@@ -147,7 +153,8 @@ class Placing(Settling):
     def came(self, holder: Holder, event: str, now: float) -> None:
         """An event came to an owner: what it holds until that event is held no more."""
         for line in holder.lines():
-            if any([claim.came(event, now) for claim in line.claims]):
+            ended = [claim for claim in line.claims if claim.came(event, now)]
+            if ended:
                 self.settle(line, now)
 
     def classify(self, line: Line, now: float) -> None:

@@ -75,8 +75,8 @@ class Tiers(Ranks, Protocol):
         """Move the mark's prefix down to `tier` as far as no other mark wants it higher. Blocks moved."""
         ...
 
-    def prefetch(self, mark: Mark, now: float) -> int:
-        """Bring the mark's prefix up to the first tier as far as no higher rank has to leave. Blocks moved."""
+    def prefetch(self, mark: Mark, now: float, tier: str = "gpu") -> int:
+        """Bring the mark's prefix up to `tier` as far as no higher rank has to leave. Blocks moved."""
         ...
 
 

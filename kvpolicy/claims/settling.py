@@ -21,10 +21,12 @@ BUDGET = 0.40  # of the first tier
 LATE_S = 1.0  # a clock that asks for the present again is a fault of ours; it must not stop the time
 
 Replan = Callable[[Line, float], None]
+Tend = Callable[[Line, float], float]
 
 
 class Settling:
-    """holders: owners that hold something. timers: one time per line at which it is looked at again."""
+    """holders: owners that hold something. timers: one time per line at which it is looked at again. tend: called with
+    every line whose marks were brought up to date, where a policy speaks of tiers; returns when to look again."""
 
     def __init__(self, ranks: Ranks, *, budget: float = BUDGET, limits: tuple[Limit, ...] = ()) -> None:
         self.ranks = ranks
@@ -32,6 +34,7 @@ class Settling:
         self.timers: Timers[Line] = Timers()
         self.budget = Budget(ranks, int(budget * ranks.capacity), self._settle, limits)
         self.replan: Replan = _no_replan
+        self.tend: Tend | None = None
         self.placed = 0  # plans taken up, so that a test can show who came through here
         self._turn = 0
         self._told: dict[Line, None] = {}  # in the order told: a set's order would be that of memory addresses
@@ -82,6 +85,8 @@ class Settling:
         self, line: Line, now: float, at: Lease | Sequence[Hashable] | None = None, present: int | None = None
     ) -> None:
         due = line.settle(self.ranks, now, at, present)
+        if self.tend is not None:
+            due = min(due, self.tend(line, now))
         self.timers.arm(line, due if due > now else now + LATE_S)
 
     def _protect(self, line: Line, now: float) -> None:

@@ -175,8 +175,8 @@ class Movement(Eviction):
 
     # --- up -------------------------------------------------------------------------------------------------------
 
-    def lift(self, run: Run, gpu: Tier, take: Callable[[int], list[int]]) -> int:
-        """A run comes up to the GPU onto the blocks that `take` finds, head first. Blocks moved; where they are fewer
+    def lift(self, run: Run, target: Tier, take: Callable[[int], list[int]]) -> int:
+        """A run comes up to `target` onto the blocks that `take` finds, head first. Blocks moved; where they are fewer
         than the run has, it is split and `run` is what stays.
 
         It leaves its places first, so that what sinks to make room may have them: an exchange loses nothing.
@@ -193,7 +193,7 @@ class Movement(Eviction):
             if rising is None:
                 return 0
             run = rising
-        self.move(run, gpu, places, payload[:got])
+        self.move(run, target, places, payload[:got])
         return got
 
     def ready_at(self, run: Run) -> float:
@@ -204,9 +204,9 @@ class Movement(Eviction):
             run = run.parent
         return latest
 
-    def raise_prefix(self, run: Run, gpu: Tier, number: int) -> int:
-        """What of the prefix that ends with `run` lies below comes up, head first, as far as no higher rank has to
-        leave for it. It takes its place in the order as if let go just now, as number `number`."""
+    def raise_prefix(self, run: Run, target: Tier, number: int) -> int:
+        """What of the prefix that ends with `run` lies below `target` comes up there, head first, as far as no higher
+        rank has to leave for it. It takes its place in the order as if let go just now, as number `number`."""
         path: list[Run] = []
         while run.parent is not None:
             path.append(run)
@@ -218,10 +218,10 @@ class Movement(Eviction):
             other.refs += 1
         moved = 0
         for other in reversed(path):
-            if other.tier is gpu:
+            if other.tier.level <= target.level:
                 continue
             size = len(other.hashes)
-            got = self.lift(other, gpu, partial(self._places, gpu, (other.rank, number)))
+            got = self.lift(other, target, partial(self._places, target, (other.rank, number)))
             moved += got
             if got < size:
                 if got and other.parent is not None:

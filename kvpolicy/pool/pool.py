@@ -65,15 +65,16 @@ class Pool(Marking):
         self._tell_emptied()
         return moved
 
-    def prefetch(self, mark: Mark, now: float) -> int:
-        """Brings the mark's prefix up to the GPU, head first, where free blocks or blocks of no higher rank make room.
-        It is no use: nothing is renewed. Blocks moved."""
+    def prefetch(self, mark: Mark, now: float, tier: str = "gpu") -> int:
+        """Brings the mark's prefix up to `tier`, head first, where free blocks or blocks of no higher rank make room.
+        It is no use: nothing is renewed. Blocks moved; 0 where there is no such tier."""
         self._at(now)
-        mark.ceiling = 0
-        if self._movement is None or mark.run is None:
+        target = next((t for t in self.tiers if t.name == tier), None)
+        mark.ceiling = 0 if target is None else target.level
+        if self._movement is None or target is None or mark.run is None or mark.run.tier.level <= target.level:
             return 0
         self.releases += 1
-        moved = self._movement.raise_prefix(mark.run, self.gpu, self.releases)
+        moved = self._movement.raise_prefix(mark.run, target, self.releases)
         self._tell_emptied()
         return moved
 

@@ -119,30 +119,22 @@ def preempt(stage: Stage, step: Step, now: float) -> Row:
     """The engine takes a running request's blocks back; it will go on later. Its claims stand, but hold nothing."""
     fields.only(step, "id")
     name = fields.text(step, "id")
-    flow, running = stage.flows.get(name), stage.steering.running.get(name)
-    stage.steering.advance(now)
-    if flow is None or running is None or flow.preempted:
+    flow, released = stage.flows.get(name), stage.steering.preempt(name, now)
+    if flow is None or released is None:
         return unheard(name)
     flow.preempted = True
-    stage.pool.release(running.lease, now)
-    stage.steering.ledger.heed(now)
-    return {"status": "accepted", "released": running.lease.length, "hints": hints([Answer("accepted")])}
+    return {"status": "accepted", "released": released, "hints": hints([Answer("accepted")])}
 
 
 def resume(stage: Stage, step: Step, now: float) -> Row:
     """A preempted request goes on. → `own_reused`: blocks of its own that were still there."""
     fields.only(step, "id")
     name = fields.text(step, "id")
-    flow, running = stage.flows.get(name), stage.steering.running.get(name)
-    stage.steering.advance(now)
-    if flow is None or running is None or not flow.preempted:
+    flow, lease = stage.flows.get(name), stage.steering.resume(name, now)
+    stage.names.heed()
+    if flow is None or lease is None:
         return {**unheard(name), "own_reused": 0}
     flow.preempted = False
-    running.lease = lease = stage.pool.acquire(running.hashes[: running.computed], now)
-    if running.line is not None:
-        stage.steering.ledger.grow(running.line, running.hashes, lease, now)
-    stage.steering.ledger.heed(now)
-    stage.names.heed()
     return {
         "own_reused": lease.hits,
         "stored": stage.names.shown(lease.stored),

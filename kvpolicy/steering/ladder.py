@@ -7,6 +7,7 @@ planned or its time came; works on claims, and the pool moves the blocks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 from kvpolicy import words
@@ -19,60 +20,84 @@ _LEVELS = {tier: level for level, tier in enumerate(words.TIERS)}
 _NO_WISH = len(words.TIERS)
 
 
-def step(line: Line, pool: Tiers, now: float) -> float:
-    """Bring the tiers of a line's blocks in line with its ladders. Returns the time of the next rung, inf for none."""
+def _as_stated(line: Line, claim: Claim) -> float:
+    """Of a prefetch by condition: now, where it holds."""
+    return -inf if claim.directive is not None and claim.directive.prefetch is True else inf
+
+
+def step(line: Line, pool: Tiers, now: float, wanted_from: Callable[[Line, Claim], float] = _as_stated) -> float:
+    """Bring the tiers of a line's blocks in line with its ladders and prefetches. wanted_from: when a claim wants its
+    blocks back on its first rung; inf for not at all. Returns when to look again, inf for never."""
     for mark in line.steps:
         pool.unmark(mark, now)
     line.steps = []
-    if not line.marks or not any(map(_speaks, line.claims)):
+    if not line.marks:
         return inf
-    soonest = inf
+    if not any(map(_speaks, line.claims)):
+        for mark in line.marks:
+            mark.ceiling, mark.admit = 0, True
+        return inf
     living = line.living(pool, now)
-    stairs: list[tuple[int, int]] = []  # length in blocks, level: longest first, each higher than the one before
+    wishes = _Wishes()
     for length, _, claim in reversed(living):
-        rungs = None if claim.directive is None else claim.directive.tier
-        level = 0
-        if rungs:
-            released = pool.last_release(line.marks[0], length)
-            if released is not None:
-                level, after = _level(rungs, now - released)
-                soonest = min(soonest, released + after)
-        if not stairs or level < stairs[-1][1]:
-            stairs.append((length, level))
+        wishes.add(claim, length, pool.last_release(line.marks[0], length), wanted_from(line, claim), now)
     at: dict[int, Mark] = {}
     for each in line.marks:
         each.ceiling = _NO_WISH
         each.admit = any(c.directive is None or c.directive.admit for n, _, c in living if n >= each.length)
         at[each.length] = each
-    for length, level in stairs:
+    for length, level in wishes.stairs:
         mark = at.get(length) or pool.mark(line.marks[0], length, None, line, now)
         if length not in at:
             at[length] = mark
             line.steps.append(mark)
         mark.ceiling = level
-    for length, level in stairs:
+        mark.notify = mark.notify or wishes.used
+    for length, level in wishes.stairs:
         if level and length:
             pool.demote(at[length], words.TIERS[level], now)
-    return soonest
+    for length, level in wishes.wanted:
+        mark = pool.mark(line.marks[0], length, None, line, now)
+        pool.prefetch(mark, now, words.TIERS[level])
+        pool.unmark(mark, now)
+    return wishes.soonest
 
 
-def bring_up(line: Line, pool: Tiers, now: float) -> int:
-    """Prefetch what the line's claims ask for by now. Blocks moved."""
-    wanted = [
-        min(claim.length, line.length)
-        for claim in line.claims
-        if claim.directive is not None and claim.directive.prefetch is True and not claim.ended
-    ]
-    if not wanted or not max(wanted):
-        return 0
-    mark = pool.mark(line.marks[0], max(wanted), None, line, now)
-    moved = pool.prefetch(mark, now)
-    pool.unmark(mark, now)
-    return moved
+class _Wishes:
+    """What a line's claims want, added from the longest to shorter ones.
+
+    stairs: (length in blocks, level of the highest tier wanted), each higher than the one before. wanted: the same of
+    what is to be brought up. soonest: when any of it changes. used: somebody's request holds a block, which is idle
+    from its release on.
+    """
+
+    def __init__(self) -> None:
+        self.stairs: list[tuple[int, int]] = []
+        self.wanted: list[tuple[int, int]] = []
+        self.soonest = inf
+        self.used = False
+
+    def add(self, claim: Claim, length: int, released: float | None, comes: float, now: float) -> None:
+        """A claim that reaches `length` blocks, the last of them released at `released` (None: held), and that wants
+        to be brought up from `comes` on."""
+        rungs = () if claim.directive is None else claim.directive.tier or ()
+        level, change = 0, comes if comes > now else inf
+        if comes <= now:
+            level = _LEVELS.get(rungs[0].tier, 0) if rungs else 0
+            self.wanted.append((length, level))
+        elif rungs and released is not None:
+            level, after = _level(rungs, now - released)
+            change = min(change, released + after)
+        elif rungs:
+            self.used = True
+        self.soonest = min(self.soonest, change)
+        if not self.stairs or level < self.stairs[-1][1]:
+            self.stairs.append((length, level))
 
 
 def _speaks(claim: Claim) -> bool:
-    return claim.directive is not None and (bool(claim.directive.tier) or not claim.directive.admit)
+    wish = claim.directive
+    return wish is not None and (bool(wish.tier) or not wish.admit or wish.prefetch is not False)
 
 
 def _level(rungs: tuple[TierRung, ...], idle: float) -> tuple[int, float]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from kvpolicy.blocks import lay_out
 from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer, answers
+from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import BUDGET, Arrival, Ledger
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
@@ -20,14 +21,15 @@ from kvpolicy.claims.ranks import Ranks, Tiers
 from kvpolicy.claims.wish import wishes_of
 from kvpolicy.directive import Plan
 from kvpolicy.plan import Outline, outline, plan
+from kvpolicy.policy.model import Subject
 from kvpolicy.policy.policy import Policy
-from kvpolicy.policy.steps import timed_rules
-from kvpolicy.policy.terms import reads
-from kvpolicy.pool import Pool
+from kvpolicy.pool import Lease, Pool
 from kvpolicy.request import Owner, Request
 from kvpolicy.steering import calls, ladder, show
-from kvpolicy.steering.limits import limits, whole
+from kvpolicy.steering.limits import attributes_of, limits, whole
+from kvpolicy.steering.needs import needs
 from kvpolicy.steering.outcome import Outcome, Running
+from kvpolicy.steering.pressure import Pressure
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState, ToolCall
@@ -41,10 +43,11 @@ ENDS: Mapping[str, frozenset[str]] = {
 }
 
 
+# The event by which a request ends its owner's pause.
+RESUMES: Mapping[str, str] = {"tool_pause": "tool_result", "human_pause": "turn_start"}
+
 CROWD = 32  # prompts of one nameless owner
-_TIERED = frozenset({"tier", "prefetch", "admit"})
-_MOVED = frozenset({"rank", "score", "status"})  # attributes that events change
-_STEPS = frozenset({"steps_to_next_use", "next_use", "reuse_probability"})  # what a step changes for the whole run
+REAP_S = 3600.0  # how often owners of whom nothing was heard for a day are forgotten
 
 
 class Steering:
@@ -71,11 +74,15 @@ class Steering:
             if state is not None:
                 state.watch(policy.intervals)
             pool.listener = self.ledger
-        self._tiers = policy is not None and any(_TIERED & r.values.keys() for r in policy.rules)
-        self._events_matter = policy is not None and _reads_state(policy)
-        self._drifts = policy is not None and (self._tiers or bool(timed_rules(policy.rules)))
+        self._needs = reads = needs(policy)
+        self._until = set(reads.until)
+        self._pressure = Pressure(pool, reads.pressing)
+        if self.state.gauges.pressure is None:
+            self.state.gauges.pressure = self._pressure.of
+        if reads.tiers:
+            self.ledger.tend = self._tend
+        self._reaped = 0.0
         self._mates_matter = self._do_mates_matter()
-        self._hits_matter = policy is not None and _reads(policy, frozenset({"hits"}))
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -100,6 +107,7 @@ class Steering:
             return outcome
         failed = arrival is None or self._place(running, arrival, now)
         outcome.plan, outcome.failed = running.plan, failed
+        self._replan_pressed(now)
         outcome._answer = lambda: self._answers(running)
         return outcome
 
@@ -110,7 +118,7 @@ class Steering:
         answer's). Returns the hashes stored."""
         self.advance(now)
         running = self.running.get(request_id)
-        if running is None:
+        if running is None or running.lease.released:
             return []
         running.hashes += hashes
         upto = len(running.hashes) if blocks is None else min(blocks, len(running.hashes))
@@ -124,6 +132,7 @@ class Steering:
                 self.ledger.heed(now)
             except Exception:
                 self.counters["failures"] += 1
+        self._replan_pressed(now)
         return running.lease.stored[known:]
 
     def finish(
@@ -144,16 +153,52 @@ class Steering:
             if line is not None:
                 self.ledger.finish(line, running.made, now, classified)
             self.state.answer(running.request, now, tool_calls=tool_calls, finished=finished)
-            if classified and self._events_matter:
+            if classified:
+                self._came(running.request.owner, "tool_call" if tool_calls else "turn_end", now)
+            if classified and self._needs.events:
                 self._replan_owner(running.request.owner, line, now)
             elif line is not None:
                 self.ledger.settle(line, now)
-                self._move(line, now)
             self._replan_run(running.request.owner, now)
             self.ledger.heed(now)
         except Exception:
             self.counters["failures"] += 1
+        self._replan_pressed(now)
         return True
+
+    def preempt(self, request_id: str, now: float) -> int | None:
+        """The engine takes a running request's blocks back; it will go on later. Its claims stand, but hold nothing:
+        their clocks run. Returns the blocks released; None for a request that does not run, or is preempted."""
+        self.advance(now)
+        running = self.running.get(request_id)
+        if running is None or running.lease.released:
+            return None
+        self.pool.release(running.lease, now)
+        try:
+            if running.line is not None:
+                self.ledger.settle(running.line, now)
+        except Exception:
+            self.counters["failures"] += 1
+        self._heed(now)
+        return running.lease.length
+
+    def resume(self, request_id: str, now: float) -> Lease | None:
+        """A preempted request goes on: what is left of its blocks is used again (`hits` of the new lease), the rest
+        computed anew. None for a request that is not preempted."""
+        self.advance(now)
+        running = self.running.get(request_id)
+        if running is None or not running.lease.released:
+            return None
+        running.lease = lease = self.pool.acquire(running.hashes[: running.computed], now)
+        try:
+            if running.line is not None:
+                for claim in running.made:
+                    claim.ended = False  # used again
+                self.ledger.grow(running.line, running.hashes, lease, now)
+        except Exception:
+            self.counters["failures"] += 1
+        self._heed(now)
+        return lease
 
     def cancel(self, request_id: str, now: float) -> bool:
         """A request is withdrawn; with a grace, so are its claims. A retry that rides on it lives on."""
@@ -205,6 +250,9 @@ class Steering:
             self.ledger.advance(now)
             for owner in self.state.advance(now):
                 self._replan_stale(owner, now)
+            if now - self._reaped >= REAP_S:
+                self._reaped = now
+                self.state.reap()
         except Exception:
             self.counters["failures"] += 1
         self.now = max(self.now, now)
@@ -225,6 +273,8 @@ class Steering:
             return [Answer(REJECTED, reason="a claim needs blocks")]
         self.pool.listener = self.ledger
         self.state.know(owner)
+        if wish is not None and wish.retention.until is not None:
+            self._until.add(wish.retention.until)
         line = self.ledger.claim(owner, hashes, calls.claim_of(wish or calls.Wish(), len(hashes), now), now)
         if line is None:
             return [Answer(UNKNOWN, len(hashes), 0, "none of the blocks is resident")]
@@ -245,7 +295,7 @@ class Steering:
         """Make `count` blocks leave, first lost first."""
         self.advance(now)
         lost = self.pool.evict(count, now)
-        self.ledger.heed(now)
+        self._heed(now)
         return lost
 
     def show(self, hashes: Sequence[Hashable], index: int) -> dict[str, Any]:
@@ -268,9 +318,7 @@ class Steering:
 
     def _do_mates_matter(self) -> bool:
         """Whether a step of one owner can change what the policy says of others of its run."""
-        policy = self.policy
-        steps = policy is not None and self.state.runs.graph is not None and _reads(policy, _STEPS)
-        return steps or (policy is not None and _reads(policy, frozenset({"fan_out"})))
+        return self._needs.fan_out or (self._needs.steps and self.state.runs.graph is not None)
 
     def _join(self, request: Request) -> Outcome | None:
         """A retry with the key of a request that runs rides on that one."""
@@ -308,7 +356,10 @@ class Steering:
             owner = request.owner
             open_calls = self.state.phase(owner) == "tool_pause"
             arrival = self.ledger.arrive(request, lay_out(request), hashes, now, open_calls=open_calls)
+            phase = self.state.phase(owner)
             self.state.arrive(request, now, () if arrival.aside else None)
+            if phase in RESUMES and self.state.phase(owner) != phase:
+                self._came(owner, RESUMES[phase], now)
         except Exception:
             self.counters["failures"] += 1
             return None
@@ -320,7 +371,7 @@ class Steering:
         try:
             self.ledger.heed(now)
             self.state.touched(request.id, now)
-            if self._hits_matter:
+            if self._needs.hits:
                 self._note_hits(request, running.lease.hits)
             drawn = outline(self.policy, request, self.state, arrival.layout)
             made = plan(self.policy, request, self.state, now, drawn)
@@ -332,14 +383,42 @@ class Steering:
             running.made = line.claims
             line.outline = drawn
             line.valid_until = inf if made.valid_until is None else made.valid_until
-            self._move(line, now)
-            if self._events_matter:
+            if self._needs.events:
                 self._replan_owner(request.owner, None, now, besides=line)
             self._replan_run(request.owner, now)
         except Exception:
+            self.ledger.leave(arrival)
             self.counters["failures"] += 1
             return True
         return False
+
+    def _came(self, owner: Owner, event: str, now: float) -> None:
+        """What an owner holds until this event is held no more."""
+        holder = self.ledger.holder(owner) if event in self._until else None
+        if holder is not None:
+            self.ledger.came(holder, event, now)
+
+    def _heed(self, now: float) -> None:
+        """Take up what the pool has told since, and how full it is by now."""
+        try:
+            self.ledger.heed(now)
+        except Exception:
+            self.counters["failures"] += 1
+        self._replan_pressed(now)
+
+    def _replan_pressed(self, now: float) -> None:
+        """Read plans again whose rules ask how full a tier is, once that has crossed a step."""
+        if not self._needs.pressing or not self._pressure.crossed():
+            return
+        asks = self._needs.reads_pressure_for
+        try:
+            for holder in list(self.ledger.holders.values()):
+                for line in holder.lines():
+                    if any(asks(claim.kind) for claim in line.claims):
+                        self._replan(line, now)
+            self.ledger.heed(now)
+        except Exception:
+            self.counters["failures"] += 1
 
     def _replan_owner(self, owner: Owner, line: Line | None, now: float, besides: Line | None = None) -> None:
         """Read the plans of an owner again. A nameless owner may be many users: then of the given line alone."""
@@ -380,17 +459,21 @@ class Steering:
         self.counters["replans"] += 1
         line.valid_until = inf if made.valid_until is None else made.valid_until
         self.ledger.plan(line, made.directives, now, self._reread(made))
-        self._move(line, now)
 
-    def _move(self, line: Line, now: float) -> None:
-        """Let a line's blocks sink or rise to where its claims want them, where the policy speaks of tiers."""
-        if not self._tiers:
-            return
-        rung = ladder.step(line, cast(Tiers, self.pool), now)
-        ladder.bring_up(line, cast(Tiers, self.pool), now)
-        if now < rung < line.replan:
-            line.replan = rung
-            self.ledger.settle(line, now)
+    def _tend(self, line: Line, now: float) -> float:
+        """Let a line's blocks sink or rise to where its claims want them. Returns when to look again."""
+        return ladder.step(line, cast(Tiers, self.pool), now, self._wanted_from)
+
+    def _wanted_from(self, line: Line, claim: Claim) -> float:
+        """When a claim's blocks are to be back on their first rung; inf for never, as far as is known."""
+        wish = claim.directive
+        if wish is None or wish.prefetch is False or claim.ended:
+            return inf
+        if wish.prefetch is True:
+            return -inf
+        subject = Subject(claim.kind, attributes_of(line, claim), line.holder.owner, claim.span)
+        ahead = self.state.read("next_use", None, subject)
+        return inf if ahead is None else self.state.now + ahead - wish.prefetch
 
     def _replan_stale(self, owner: Owner, now: float, besides: Line | None = None) -> None:
         """A grace or a bound of the owner ended: read again those of its plans that had it in mind."""
@@ -402,7 +485,7 @@ class Steering:
     def _reread(self, made: Plan) -> float | None:
         """When a plan has to be read again. What lapses by the claims' own clocks needs no reading."""
         until = made.valid_until
-        if until is None or self._drifts:
+        if until is None or self._needs.drifts:
             return until
         own = any(until in (w.protected_until, w.expires) for w in wishes_of(made.directives).values())
         return None if own else until
@@ -414,13 +497,14 @@ class Steering:
                 self.cancel(request_id, now)
         if holder is None:
             return
+        self._came(owner, event.name, now)
         if event.name == "compact":
             for chain in holder.chains.values():
                 chain.compacted = True
         for line in [] if _is_a_crowd(holder) else holder.lines():
             if not line.manual:
                 self.ledger.classify(line, now)
-                if self._events_matter:
+                if self._needs.events:
                     self._replan(line, now)
                 else:
                     self.ledger.settle(line, now)
@@ -437,23 +521,6 @@ class Steering:
 def _is_a_crowd(holder: Holder) -> bool:
     """Whether an owner known by prefix alone stands for more users than can be planned again at every event."""
     return holder.nameless and sum(len(chain.lines) for chain in holder.chains.values()) > CROWD
-
-
-def _reads(policy: Policy, functions: frozenset[str]) -> bool:
-    """Whether any rule asks one of these functions."""
-    terms = [t for rule in policy.rules for value in rule.values.values() for t in value.terms]
-    terms += [rule.condition for rule in policy.rules if rule.condition is not None]
-    return any(read.function in functions for term in terms for read in reads(term))
-
-
-def _reads_state(policy: Policy) -> bool:
-    """Whether any rule can say something else after an event."""
-    return bool(policy.intervals) or any(
-        rule.guard is not None
-        or any(not value.fixed for value in rule.values.values())
-        or any(name in _MOVED for m in rule.matches for name, _, _ in m.conditions)
-        for rule in policy.rules
-    )
 
 
 __all__ = ["ENDS", "Steering"]

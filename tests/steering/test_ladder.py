@@ -59,3 +59,54 @@ def test_prefetch_brings_up_when_its_event_comes() -> None:
     world.at(40).event("step_start", session="s")
     assert _tiers(world, "abc") == ["gpu", "gpu", "gpu"]
     assert world.steering.counters["failures"] == 0
+
+
+AHEAD = "policy p\nturn { priority: 60 tier: gpu, cpu after 5s prefetch: 10s }\n"
+
+
+def test_prefetch_ahead_of_the_expected_next_use() -> None:
+    world = _world(AHEAD)
+    for _ in range(3):  # the tool takes 60 s
+        world.ask(S, "ab", spans(("turn", 2)), tool_calls=["build"])
+        world.at(world.now + 60).ask(S, "ab", spans(("turn", 1), ("tool_result", 1)), finished=True)
+    start = world.now
+    world.ask(S, "abc", spans(("turn", 3)), tool_calls=["build"])
+    assert _tiers(world.at(start + 5), "abc") == ["cpu"] * 3
+    assert _tiers(world.at(start + 49.9), "abc") == ["cpu"] * 3
+    assert _tiers(world.at(start + 50), "abc") == ["gpu"] * 3
+    assert _tiers(world.at(start + 59), "abc") == ["gpu"] * 3
+    assert world.steering.counters["failures"] == 0
+
+
+def test_prefetch_brings_back_to_the_first_rung() -> None:
+    world = _world(
+        "policy p\nturn { priority: 60 tier: cpu, disk after 30s }\non step_start { turn { prefetch: yes tier: cpu } }\n"
+    )
+    world.ask(S, "abc", spans(("turn", 3)), finished=True)
+    assert _tiers(world, "abc") == ["cpu"] * 3
+    assert _tiers(world.at(30), "abc") == ["disk"] * 3
+    world.at(40).event("step_start", session="s")
+    assert _tiers(world, "abc") == ["cpu"] * 3
+
+
+def test_what_another_owner_holds_is_idle_from_its_release_on() -> None:
+    world = _world("policy p\nturn[session = s] { priority: 40 tier: gpu, cpu after 30s }\n")
+    world.ask(S, "abc", spans(("turn", 3)), finished=True)
+    other, _ = world.at(20).request(Owner(session="other"), "abc", spans(("turn", 3)))
+    assert _tiers(world.at(100), "abc") == ["gpu"] * 3
+    world.finish(other)
+    world.steering.release(Owner(session="other"), world.now)
+    assert _tiers(world.at(129), "abc") == ["gpu"] * 3
+    assert _tiers(world.at(130), "abc") == ["cpu"] * 3
+
+
+def test_what_may_not_be_stored_below_is_lost_until_the_policy_says_otherwise() -> None:
+    world = _world("policy p\nturn { admit: no }\non step_start { turn { admit: yes } }\n")
+    world.ask(S, "abc", spans(("turn", 3)), finished=True)
+    world.ask(Owner(session="keeps"), "xyz", spans(("document", 3)), finished=True)
+    world.steering.evict(6, world.now)
+    assert (_tiers(world, "abc"), _tiers(world, "xyz")) == (["gone"] * 3, ["cpu"] * 3)
+    world.ask(S, "abc", spans(("turn", 3)), finished=True)
+    world.event("step_start", session="s")
+    world.steering.evict(6, world.now)
+    assert _tiers(world, "abc") == ["cpu"] * 3

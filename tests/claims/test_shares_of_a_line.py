@@ -1,0 +1,52 @@
+"""Requests of one owner that run at once share a line; each withdraws, settles and releases its own claims only."""
+
+from __future__ import annotations
+
+from kvpolicy.request import Owner
+from tests.laws.world import World, spans
+
+S = Owner(session="s")
+POLICY = "policy p\nsystem { priority: 90 }\nturn { priority: 60 }\ntool_result { priority: 70 }\n"
+ONE = spans(("system", 1), ("turn", 1))
+TWO = spans(("system", 1), ("turn", 1), ("tool_result", 2))
+
+
+def test_cancelling_the_second_withdraws_its_share_only() -> None:
+    world = World(POLICY)
+    first, _ = world.request(S, "ab", ONE)
+    second, _ = world.at(1).request(S, "abcd", TWO)
+    world.at(2).finish(first, finished=True)
+    world.at(3).steering.cancel(second, 3.0)
+    assert world.at(32.9).ranks("abcd") == [90, 70, 70, 70]
+    assert world.at(33).ranks("abcd") == [90, 60, 35, 35]
+    assert world.steering.counters["failures"] == 0
+
+
+def test_cancelling_the_second_while_the_first_runs() -> None:
+    world = World(POLICY)
+    first, _ = world.request(S, "ab", ONE)
+    second, _ = world.at(1).request(S, "abcd", TWO)
+    world.at(3).steering.cancel(second, 3.0)
+    assert world.at(33).ranks("abcd") == [90, 60, 35, 35]
+    world.at(40).finish(first, finished=True)
+    assert world.at(100).ranks("abcd") == [90, 60, 35, 35]
+
+
+def test_what_a_cancelled_request_had_replaced_counts_again() -> None:
+    world = World("policy p\nturn { priority: 60 }\n")
+    world.ask(S, "ab", spans(("turn", 2)), finished=True)
+    name, _ = world.at(1).request(S, "abcd", spans(("turn", 4)))
+    world.at(2).steering.cancel(name, 2.0)
+    assert world.at(31.9).ranks("abcd") == [60] * 4
+    assert world.at(32).ranks("abcd") == [60, 60, 35, 35]
+
+
+def test_a_hold_starts_when_the_last_request_with_the_span_lets_go() -> None:
+    world = World("policy p\nturn { retention: hold 10s priority: 50 }\n")
+    first, _ = world.request(S, "ab", spans(("turn", 2)))
+    second, _ = world.at(1).request(S, "abcd", spans(("turn", 2), ("document", 2)))
+    world.at(5).finish(first, finished=True)
+    assert world.at(20).protected("abcd") == 2
+    world.at(30).steering.cancel(second, 30.0)
+    assert world.at(39.9).protected("abcd") == 2
+    assert world.at(40).protected("abcd") == 0
