@@ -120,10 +120,10 @@ def load_json(path: str) -> object:
     """The JSON document of a file. Raises InputFault with the place of a syntax fault; OSError passes."""
     import json
 
-    file = Path(path)
-    if file.stat().st_size > LARGEST_DOCUMENT:
+    with Path(path).open("rb") as file:
+        raw = file.read(LARGEST_DOCUMENT + 1)  # a device has no size to ask for, and no end
+    if len(raw) > LARGEST_DOCUMENT:
         raise InputFault(f"{path}: larger than {LARGEST_DOCUMENT >> 20} MiB")
-    raw = file.read_bytes()
     if not raw.strip():
         raise InputFault(f"{path}: empty; a JSON object is needed")
     try:

@@ -121,19 +121,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _interleaving(args: argparse.Namespace) -> Interleaving:
     from kvpolicy.simulate.sessions import Interleaving
+
+    return Interleaving(
+        seed=7 if args.seed is None else args.seed,
+        window_s=_duration("--window", args.window),
+        gap_cap_s=_duration("--gap-cap", args.gap_cap),
+        coarsen=args.coarsen,
+        sample=args.sample,
+        part=args.part,
+    )
+
+
+def _duration(option: str, text: str) -> float:
     from kvpolicy.units import UnitFault, parse_duration
 
     try:
-        return Interleaving(
-            seed=7 if args.seed is None else args.seed,
-            window_s=parse_duration(args.window),
-            gap_cap_s=parse_duration(args.gap_cap),
-            coarsen=args.coarsen,
-            sample=args.sample,
-            part=args.part,
-        )
+        return parse_duration(text)
     except UnitFault as fault:
-        raise InputFault(str(fault)) from None
+        raise InputFault(f"{option} {text or '(nothing)'}: {fault}") from None
 
 
 def _joined(documents: list[dict[str, object]]) -> dict[str, object]:

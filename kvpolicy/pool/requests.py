@@ -20,6 +20,8 @@ from kvpolicy.pool.tier import Tier, stack
 from kvpolicy.pool.tree import LONGEST, attach, locate, merge, mergeable
 from kvpolicy.pool.walk import touch
 
+MOST_BLOCKS = 1 << 53  # beyond, numbers in JSON are no longer exact
+
 
 class Requests:
     """What running requests hold, and what they leave behind. The arguments are those of `Pool`."""
@@ -40,6 +42,8 @@ class Requests:
             raise InputFault(f"a pool needs at least one block, not {blocks}")
         if cpu_blocks < 0 or disk_blocks < 0:
             raise InputFault("a tier cannot have fewer than 0 blocks")
+        if max(blocks, cpu_blocks, disk_blocks) > MOST_BLOCKS:
+            raise InputFault(f"a tier cannot have more than {MOST_BLOCKS} blocks")
         self.block_size = block_size
         self.listener = listener
         self.tiers: tuple[Tier, ...] = stack(gpu=blocks, cpu=cpu_blocks, disk=disk_blocks)

@@ -43,9 +43,9 @@ class Tier:
         self.capacity = capacity
         self.medium = name.upper()
         self.lower: Tier | None = None
-        self.free: list[int] = list(range(capacity, 0, -1))  # the end is the front of the queue
+        self.free: list[int] = []  # freed, the end is the front of the queue; behind them come those never used
         self.vacated: list[int] = []  # emptied in place, first to be reused first
-        self.holds: list[BlockHash] = [None] * (capacity + 1)
+        self.holds: list[BlockHash] = [None]  # as long as the ids ever used: memory follows use, not capacity
         self.order = Order()
         self.cached = 0
         self.held = 0
@@ -63,7 +63,12 @@ class Tier:
             return ids
         ids = free[::-1]
         free.clear()
-        if self.vacated:
+        first = len(self.holds)
+        fresh = min(count - len(ids), self.capacity + 1 - first)
+        if fresh > 0:
+            ids += range(first, first + fresh)
+            self.holds += [None] * fresh
+        if self.vacated and len(ids) < count:
             self.free = free = self.vacated[::-1]
             self.vacated = []
             ids += self.take(count - len(ids))
@@ -75,12 +80,12 @@ class Tier:
 
     def empty_ids(self) -> list[int]:
         """Every free block, in the order in which they are reused."""
-        return self.free[::-1] + self.vacated
+        return [*self.free[::-1], *range(len(self.holds), self.capacity + 1), *self.vacated]
 
     @property
     def spare(self) -> int:
         """Blocks that hold nothing."""
-        return len(self.free) + len(self.vacated)
+        return len(self.free) + self.capacity + 1 - len(self.holds) + len(self.vacated)
 
 
 def stack(**capacities: int) -> tuple[Tier, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner
+from kvpolicy.workflow.events import LATEST_S
 
 Step = Mapping[str, Any]
 OWNER_FIELDS = ("tenant", "session", "run", "agent", "branch", "parent")
@@ -63,8 +63,8 @@ def seconds(step: Step, key: str = "at") -> float:
     if key not in step:
         raise _missing(step, key)
     value = step[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise _wrong(step, key, "a time in seconds, from 0 on")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST_S:
+        raise _wrong(step, key, f"a time in seconds, from 0 to {LATEST_S:g}")
     return float(value)
 
 

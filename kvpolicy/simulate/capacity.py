@@ -7,6 +7,7 @@ from fractions import Fraction
 from kvpolicy.faults import InputFault
 from kvpolicy.units import COUNT, PERCENT, TOKENS, UnitFault, parse_quantity
 
+MOST_BLOCKS = 1 << 53  # beyond, numbers in JSON are no longer exact
 UNITS = ("blocks", "tokens", "percent")
 
 
@@ -32,6 +33,8 @@ def in_blocks(number: Fraction, unit: str, block_size: int, unique_blocks: int) 
     """A capacity in whole blocks, rounded down. Raises InputFault where not even one block is left."""
     share = {"blocks": Fraction(1), "tokens": Fraction(1, block_size), "percent": Fraction(unique_blocks, 100)}[unit]
     blocks = int(number * share)
+    if blocks > MOST_BLOCKS:
+        raise InputFault(f"--capacity {float(number):g} {unit}: more than {MOST_BLOCKS} blocks; give less")
     if blocks < 1:
         raise InputFault(f"--capacity {float(number):g} {unit}: less than one block of {block_size} tokens; give more")
     return blocks

@@ -112,8 +112,9 @@ def calls(path: Path, rows: Iterator[tuple[int, Row]], first: tuple[int, Row], f
     for number, row in rows:
         at = clock.seconds(number, row)
         if "event" in row:
-            if row["event"] not in words.EVENTS:
-                raise InputFault(f"{path}:{number}: {row['event']!r} is no event; `kvp trace describe` lists them")
+            name = row["event"]
+            if not isinstance(name, str) or name not in words.EVENTS:
+                raise InputFault(f"{path}:{number}: {name!r} is no event; `kvp trace describe` lists them")
             events.append({**row, "at": at})
             continue
         call = _call(path, number, row, at, block_size, facts.requests)
@@ -159,7 +160,7 @@ def _spans(path: Path, line: int, row: Row, tokens: int) -> tuple[Span, ...]:
         raise InputFault(f"{path}:{line}: spans is no list")
     spans, covered = [], 0
     for part in listed:
-        if not isinstance(part, dict) or part.get("kind") not in words.SPAN_KINDS:
+        if not isinstance(part, dict) or part.get("kind") not in _KINDS:
             raise InputFault(f"{path}:{line}: a span's kind is one of {', '.join(_KINDS)}")
         start, end = fields.whole(path, line, part, "start"), part.get("end")
         if end is not None:

@@ -57,7 +57,7 @@ class Interleaving:
             raise InputFault(f"--coarsen {self.coarsen}: at least one source block makes a block; give 1 or more")
         if self.sample is not None and self.sample < 1:
             raise InputFault(f"--sample {self.sample}: draw at least one session")
-        remainder, _, modulus = (self.part or "0/1").removeprefix("!").partition("/")
+        remainder, _, modulus = ("0/1" if self.part is None else self.part).removeprefix("!").partition("/")
         if not (remainder.isdecimal() and modulus.isdecimal() and int(remainder) < int(modulus)):
             raise InputFault(f"--part {self.part}: write it as R/N with R below N, such as 0/4 or !0/4")
 

@@ -29,7 +29,7 @@ def session(**ids: object) -> dict[str, object]:
     return {**SESSION, "requests": [{"t": 0, "in": 64, "out": 1, **ids}]}
 
 
-def own_call(kind: str, end: int) -> dict[str, object]:
+def own_call(kind: object, end: int) -> dict[str, object]:
     return {"at": 0, "tokens": 16, "hashes": [1], "spans": [{"kind": kind, "start": 0, "end": end}]}
 
 
@@ -59,6 +59,8 @@ BAD_ROWS: dict[str, tuple[list[object], int, str]] = {
     "own span outside": ([OWN, own_call("turn", 99)], 2, "leaves the 16 tokens"),
     "own unknown kind": ([OWN, own_call("prose", 1)], 2, "kind"),
     "own unknown event": ([OWN, {"at": 0, "event": "tea_break"}], 2, "is no event"),
+    "own event that is no text": ([OWN, {"at": 0, "event": ["turn_end"]}], 2, "is no event"),
+    "own kind that is no text": ([OWN, own_call(["turn"], 1)], 2, "kind"),
     "chat without id": ([CHAT, {**CHAT, "chat_id": None}], 2, "chat_id is missing"),
 }  # fmt: skip
 
@@ -126,13 +128,19 @@ def test_pauses_that_contradict_the_clock(tmp_path: Path) -> None:
         read(write(tmp_path / "pauses.jsonl", rows))
 
 
-@pytest.mark.parametrize("given", ["0", "-3", "abc", "", "1,,2", "0.4", "5s", "nan", "1e9999"])
+@pytest.mark.parametrize("given", ["0", "-3", "abc", "", "1,,2", "0.4", "5s", "nan", "1e9999", "99999999999999999999"])
 def test_capacities_that_are_none(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "t.jsonl", [GOOD])
     assert main(["simulate", str(path), f"--capacity={given}"]) == 2
     told = capsys.readouterr().err
     assert len(told.splitlines()) == 1
     assert "--capacity" in told
+
+
+def test_memory_follows_the_trace_not_the_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "t.jsonl", [GOOD])
+    assert main(["simulate", str(path), "--capacity", "9000000000000000", "--jobs", "1"]) == 0
+    assert "NO_PRESSURE" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -145,9 +153,11 @@ def test_capacities_that_are_none(given: str, tmp_path: Path, capsys: pytest.Cap
         (["T", "--capacity", "5", "--policy", "kvflow-paper"], "not there yet"),
         (["T", "--capacity", "5", "--engine-model", "h100"], "not there yet"),
         (["T", "--capacity", "5", "--price-ratio", "0"], "--price-ratio"),
-        (["T", "--capacity", "5", "--window", "4"], "4s"),
+        (["T", "--capacity", "5", "--window", "4"], "--window 4: a duration needs a unit; write 4s"),
+        (["T", "--capacity", "5", "--gap-cap="], "--gap-cap (nothing): "),
         (["T", "--capacity", "5", "--coarsen", "0"], "--coarsen"),
         (["T", "--capacity", "5", "--part", "5"], "--part"),
+        (["T", "--capacity", "5", "--part", ""], "--part"),
         (["T", "--capacity", "5", "--sample", "0"], "--sample"),
         (["/", "--capacity", "5"], "/"),
     ],
