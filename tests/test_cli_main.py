@@ -106,6 +106,36 @@ def test_no_command_is_a_bad_call(capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: kvp COMMAND" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nope"], "unrecognized arguments: --nope; kvp --help says more"),
+        (["check"], "check: the following arguments are required: FILE; kvp check --help says more"),
+        (["check", "base", "--format", "xml"], "check: argument --format: invalid choice: 'xml'"),
+    ],
+)
+def test_a_call_that_cannot_be_read_is_told_in_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dispatcher.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"kvp: {said}")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "status"),
+    [(1, "check base", 0), (1, "check nowhere.kvp", 2), (2, "check nowhere.kvp", 2), (0, "replay -", 2)],
+)
+def test_standard_streams_that_the_caller_has_closed(closed: int, words: str, status: int) -> None:
+    command = f"{sys.executable} -m kvpolicy {words} {closed}>&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    assert "internal fault" not in done.stderr
+    assert closed != 2 or done.stdout == ""
+
+
 def test_every_command_offered_keeps_the_protocol() -> None:
     import argparse
     from importlib import import_module

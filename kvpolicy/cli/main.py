@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from kvpolicy import __version__
-from kvpolicy.faults import KvpError, PolicyFault
+from kvpolicy.faults import InputFault, KvpError, PolicyFault
 
 FINE, FAULTY, UNUSABLE = 0, 1, 2
 
@@ -53,8 +53,9 @@ def offered() -> dict[str, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status; argparse itself leaves by SystemExit (0 for help, 2 for a bad call)."""
+    """Run one command. Returns the exit status; argparse itself leaves by SystemExit after a --help."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a letter must not end the command
             stream.reconfigure(errors="backslashreplace")
@@ -85,6 +86,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
+def _open_what_is_closed() -> None:
+    """Where the caller has closed a standard stream, Python has None for it, and the next file would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+class _Parser(argparse.ArgumentParser):
+    """One whose faults are one line, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        command = self.prog.removeprefix("kvp").lstrip()
+        raise InputFault(f"{command and command + ': '}{message}; {self.prog} --help says more")
+
+
 def _dispatch(words: list[str]) -> int:
     """Parse the words with the parser of their command, and run it."""
     name = next((word for word in words if not word.startswith("-")), None)
@@ -97,7 +113,7 @@ def _dispatch(words: list[str]) -> int:
     if name not in commands:
         return _refuse(f"there is no command {name!r}{_nearest(name, commands)}; kvp --help lists them")
     command = cast(Command, import_module(f"kvpolicy.cli.{name}"))
-    parser = argparse.ArgumentParser(prog=f"kvp {name}", description=command.HELP)
+    parser = _Parser(prog=f"kvp {name}", description=command.HELP)
     command.add_arguments(parser)
     return command.run(parser.parse_args(words[1:]))
 
@@ -105,7 +121,7 @@ def _dispatch(words: list[str]) -> int:
 def _top_parser() -> argparse.ArgumentParser:
     """The parser of `kvp` itself: help and version."""
     lines = [f"  {name:<10} {line}" for name, line in offered().items()]
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kvp",
         usage="kvp COMMAND …",
         formatter_class=argparse.RawDescriptionHelpFormatter,
