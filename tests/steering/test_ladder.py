@@ -80,7 +80,8 @@ def test_prefetch_ahead_of_the_expected_next_use() -> None:
 
 def test_prefetch_brings_back_to_the_first_rung() -> None:
     world = _world(
-        "policy p\nturn { priority: 60 tier: cpu, disk after 30s }\non step_start { turn { prefetch: yes tier: cpu } }\n"
+        "policy p\nturn { priority: 60 tier: cpu, disk after 30s }\n"
+        "on step_start { turn { prefetch: yes tier: cpu } }\n"
     )
     world.ask(S, "abc", spans(("turn", 3)), finished=True)
     assert _tiers(world, "abc") == ["cpu"] * 3
