@@ -25,7 +25,7 @@ from kvpolicy.language.load import load_text
 from kvpolicy.plan import plan as make_plan
 from kvpolicy.policy.checked import Checked, examined
 from kvpolicy.policy.policy import Policy
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Owner, Request, Span
 from kvpolicy.runs import Run
 from kvpolicy.steering import Outcome, Steering
 from kvpolicy.steering.scope import salt
@@ -162,12 +162,16 @@ class Engine:
         *,
         tool_calls: Sequence[ToolCall] = (),
         finished: bool | None = None,
+        parts: Sequence[Span] = (),
         now: float | None = None,
     ) -> bool:
         """An answer is done. tool_calls: the tools it asked for, as names or (name, call id). finished True: a human
-        is next; False: it was cut short; None: not known yet. False for a request that does not run."""
+        is next; False: it was cut short; None: not known yet. parts: spans that tell its output apart (reasoning,
+        text), in tokens of the prompt with the answer behind it. False for a request that does not run. Raises
+        InputFault for parts that do not lie in the output."""
         with self._lock:
-            return self.steering.finish(request_id, self._at(now), tool_calls=tool_calls, finished=finished)
+            at = self._at(now)
+            return self.steering.finish(request_id, at, tool_calls=tool_calls, finished=finished, parts=parts)
 
     def cancel(self, request_id: str, *, now: float | None = None) -> bool:
         """A request is withdrawn. False for one that does not run."""

@@ -64,7 +64,7 @@ def test_calls_and_their_arguments() -> None:
         "advance": ["now"],
         "cancel": ["request_id", "now"],
         "event": ["event", "now", "attributes"],
-        "finish": ["request_id", "tool_calls", "finished", "now"],
+        "finish": ["request_id", "tool_calls", "finished", "parts", "now"],
         "plan": ["request", "now"],
         "release_all": ["now"],
         "request": ["request", "tokens", "hashes", "now"],

@@ -111,6 +111,28 @@ class Placing(Settling):
                     line.holder.index[claim.proof] = line
         self.settle(line, now, lease)
 
+    def relabel(
+        self,
+        line: Line,
+        request: Request,
+        layout: Layout,
+        hashes: Sequence[Hashable],
+        directives: Iterable[Directive],
+        now: float,
+    ) -> None:
+        """The line's running request has other spans at its end: the answer's parts in the place of its output. A
+        settling of the line has to follow."""
+        holder, old = line.holder, set(line.claims)
+        self._forget_ends(line, line.claims)
+        line.claims = renew(line.claims, [], request, layout, hashes, wishes_of(directives), holder.nameless, now)
+        for claim in line.claims:
+            if claim not in old:
+                claim.users += 1
+            if holder.nameless and claim.full:
+                holder.index[claim.proof] = line
+        spread_drops(line.claims)
+        line.request = request
+
     def plan(self, line: Line, directives: Iterable[Directive], now: float, replan: float | None = None) -> None:
         """The line's request read again: same spans, other values, the same clocks."""
         by_span = wishes_of(directives)

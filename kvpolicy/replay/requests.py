@@ -11,6 +11,7 @@ from kvpolicy.hashes import block_hashes
 from kvpolicy.replay import fields
 from kvpolicy.replay.fields import Step
 from kvpolicy.replay.stage import Flow, Row, Stage, hints, unheard
+from kvpolicy.request import Span
 from kvpolicy.request_json import read_request
 from kvpolicy.steering.scope import salt
 from kvpolicy.steering.show import TOP_BAND
@@ -95,13 +96,15 @@ def progress(stage: Stage, step: Step, now: float) -> Row:
 
 
 def finish(stage: Stage, step: Step, now: float) -> Row:
-    """`id`, and what came of it: `tool_calls` (names, or `{"tool", "call"}`), `finished` (a human is next)."""
-    fields.only(step, "id", "tool_calls", "finished")
+    """`id`, and what came of it: `tool_calls` (names, or `{"tool", "call"}`), `finished` (a human is next), `parts`
+    (the spans that the output was made of)."""
+    fields.only(step, "id", "tool_calls", "finished", "parts")
     name = fields.text(step, "id")
     calls = [_call(call) for call in step.get("tool_calls") or ()]
     finished = fields.flag(step, "finished")
     ids = _riders(stage, name)
-    done = stage.steering.finish(name, now, tool_calls=calls, finished=finished)
+    parts = _parts(stage, step)
+    done = stage.steering.finish(name, now, tool_calls=calls, finished=finished, parts=parts)
     return _ended(stage, name, ids) if done else unheard(name)
 
 
@@ -205,6 +208,15 @@ def _names_of_new(flow: Flow, name: str, known: int, size: int, named: list[str 
         return list([*named, *own[len(named) :]][: full - known])
     assert flow.tokens is not None
     return list(block_hashes(flow.tokens[: flow.certain], size, flow.extra)[known:full])
+
+
+def _parts(stage: Stage, step: Step) -> tuple[Span, ...]:
+    """The spans under `parts`, read as those of a request are."""
+    if step.get("parts") is None:
+        return ()
+    document = {"id": "parts", "block_size": stage.pool.block_size, "spans": step["parts"]}
+    flow = stage.flows.get(fields.text(step, "id"))
+    return read_request({**document, "tokens": 0 if flow is None else flow.length}, "finish: parts").spans
 
 
 def _call(call: object) -> str | tuple[str | None, str | None]:

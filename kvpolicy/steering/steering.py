@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from math import inf
 from typing import Any, cast
 
-from kvpolicy.blocks import lay_out
+from kvpolicy.blocks import Layout, lay_out
 from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer, answers
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import BUDGET, Arrival, Ledger
@@ -24,12 +24,13 @@ from kvpolicy.plan import Outline, outline, plan
 from kvpolicy.policy.model import Subject
 from kvpolicy.policy.policy import Policy
 from kvpolicy.pool import Lease, Pool
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Owner, Request, Span
 from kvpolicy.steering import calls, ladder, show
 from kvpolicy.steering.limits import attributes_of, limits, whole
 from kvpolicy.steering.needs import needs
 from kvpolicy.steering.outcome import Outcome, Running
 from kvpolicy.steering.pressure import Pressure
+from kvpolicy.steering.relabel import with_parts
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState, ToolCall
@@ -136,11 +137,21 @@ class Steering:
         return running.lease.stored[known:]
 
     def finish(
-        self, request_id: str, now: float, *, tool_calls: Sequence[ToolCall] = (), finished: bool | None = None
+        self,
+        request_id: str,
+        now: float,
+        *,
+        tool_calls: Sequence[ToolCall] = (),
+        finished: bool | None = None,
+        parts: Sequence[Span] = (),
     ) -> bool:
         """A request's answer is done. tool_calls: what it asked for; finished True: a human is next; neither: it is
-        not known yet. False for a request that does not run (a late or repeated end has no effect)."""
+        not known yet. parts: what the answer is made of, as spans in the place of its output. False for a request that
+        does not run (a late or repeated end has no effect). Raises InputFault for parts that cannot be."""
         self.advance(now)
+        running = self.running.get(request_id)
+        if running is not None and parts:
+            self._relabel(running, *with_parts(running.request, parts, len(running.hashes)), now)
         running = self._leave(request_id, all_riders=True)
         if running is None:
             return False
@@ -417,6 +428,22 @@ class Steering:
                     if any(asks(claim.kind) for claim in line.claims):
                         self._replan(line, now)
             self.ledger.heed(now)
+        except Exception:
+            self.counters["failures"] += 1
+
+    def _relabel(self, running: Running, request: Request, layout: Layout, now: float) -> None:
+        """A running request has other spans from now on, with the same blocks."""
+        line, before = running.line, running.request
+        running.request = request
+        if line is None or line.request is not before:
+            return  # another request has taken the line over, and says what its prompt is made of
+        try:
+            drawn = outline(self.policy, request, self.state, layout)
+            made = plan(self.policy, request, self.state, now, drawn)
+            self.ledger.relabel(line, request, layout, running.hashes, made.directives, now)
+            running.plan, running.made, line.outline = made, line.claims, drawn
+            line.valid_until = inf if made.valid_until is None else made.valid_until
+            line.replan = self._reread(made) or inf
         except Exception:
             self.counters["failures"] += 1
 

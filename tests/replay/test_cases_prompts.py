@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.replay.timeline_steps import finish, named, play, ranks, request, show, span
+from tests.replay.timeline_steps import finish, named, play, ranks, refusal, request, show, span
 
 Row = dict[str, Any]
 SYSTEM = list(range(1000, 3048))
@@ -170,3 +170,50 @@ def test_what_a_new_request_does_not_reproduce_is_dead(tmp_path: Path) -> None:
     user = request(3, "r2", "s", hashes=[*TURN_1[:20], *named("again", 14)])
     shown = play(tmp_path, [*turn_1(finished=True), user, show(3, TURN_1)], "any { priority: 60 }\n")[-1]
     assert [bool(row["claims"]) for row in shown["blocks"]] == [True] * 20 + [False] * 40
+
+
+def test_c25_an_answer_is_labelled_by_its_parts_when_it_ends(tmp_path: Path) -> None:
+    """What was one output while it was generated is thinking and text afterwards: a re-ranking, no request. The drop of
+    the thinking takes the text behind it along; inside a tool loop nothing goes."""
+    policy = "turn { priority: 60 }\noutput { priority: 20 }\n" + THINKING
+    parts = [span("scratchpad", 320, 800), span("turn", 800, 960)]
+    blocks = [f"r1:{i}" for i in range(60)]
+
+    def shown(**end: Any) -> list[Row]:
+        steps = [
+            request(0, "r1", "s", tokens=list(range(320)), spans=[span("output", 320, None)]),
+            {"at": 1, "do": "progress", "id": "r1", "accepted": list(range(1000, 1640))},
+            show(1, blocks),
+            finish(2, "r1", parts=parts, **end),
+            show(2, blocks),
+            show(10, blocks),
+            {"at": 10, "do": "stats"},
+        ]
+        answers = play(tmp_path, steps, policy)
+        assert answers[-1]["failures"] == 0
+        assert [row["rank"] for row in answers[2]["blocks"]] == [60] * 20 + [20] * 40
+        return answers
+
+    human = shown(finished=True)[4]["blocks"]
+    assert [row["dropped"] for row in human] == [False] * 20 + [True] * 40
+    tool = shown(tool_calls=["grep"])[4]["blocks"]
+    assert [row["rank"] for row in tool] == [60] * 60  # the text's claim covers the thinking before it
+    assert {claim["kind"] for claim in tool[59]["claims"]} == {"turn"}
+    unknown = shown()[5]["blocks"]
+    assert [row["rank"] for row in unknown] == [60] * 60
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [span("scratchpad", 300, 330)],  # begins before the output
+        [span("scratchpad", 320, 2000)],  # more than was generated
+        [span("scratchpad", 320, None)],
+        [span("thinking", 320, 330)],
+        "scratchpad",
+    ],
+)
+def test_parts_that_cannot_be(tmp_path: Path, parts: Any) -> None:
+    asked = request(0, "r1", "s", tokens=list(range(320)), spans=[span("output", 320, None)])
+    grown = {"at": 1, "do": "progress", "id": "r1", "accepted": list(range(100))}
+    assert "timeline.jsonl:3: " in refusal(tmp_path, [asked, grown, finish(2, "r1", parts=parts)])
