@@ -113,4 +113,4 @@ class Plan:
     directives: Sequence[Directive]
     share: str
     valid_until: float | None
-    notices: tuple[Notice, ...] = ()
+    notices: Sequence[Notice] = ()

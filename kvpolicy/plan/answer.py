@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from kvpolicy import words
 from kvpolicy.directive import Verdict
-from kvpolicy.plan.clocks import Common, clock_values, default_lifetime, next_end
-from kvpolicy.policy.resolve import Decision
+from kvpolicy.plan.clocks import Common, clock_values, next_end
+from kvpolicy.policy.table import Decision
 
 
 @dataclass(slots=True)
@@ -27,25 +28,31 @@ class Answer:
 
 
 def answer(
-    kind: str,
+    lifetime: str,
     verdicts: Mapping[str, Verdict],
     step: float,
     now: float,
     idle_since: float | None,
     before: Answer | None = None,
 ) -> Answer:
-    """Start the clocks of a span's verdicts. step: when the verdicts themselves may change. before: the answer that
-    the span had in its latest plan; where nothing has changed since, its values are that one's own."""
+    """Start the clocks of a span's verdicts. lifetime: its `for` where no rule sets it. step: when the verdicts
+    themselves may change. before: the answer that the span had in its latest plan. Where nothing differs, the values
+    are those made before, the very object."""
+    made: dict[str, Answer] | None = verdicts.made if isinstance(verdicts, Decision) else None
+    kept = None if made is None else made.get(lifetime)
+    if kept is not None and step == inf and kept.lapse == inf:
+        return kept
     if not verdicts:
-        return Answer(verdicts, None, words.DEFAULT_SHARE, step)
-    kept: dict[str, Common] | None = verdicts.made if isinstance(verdicts, Decision) else None
-    lifetime = default_lifetime(kind)
-    values = None if kept is None else kept.get(lifetime)
-    if values is None and before is not None and before.values is not None and before.verdicts == verdicts:
-        values = None if before.values.ttl_fixed else before.values
-    if values is None:
-        values = clock_values(kind, verdicts, now)
-    if kept is not None and not values.ttl_fixed:
-        kept[lifetime] = values
+        values, share, lapse = None, words.DEFAULT_SHARE, step
+    else:
+        if kept is None and before is not None and before.values is not None and before.verdicts == verdicts:
+            kept = before
+        values = None if kept is None else kept.values
+        if values is None or values.ttl_fixed:
+            values = clock_values(lifetime, verdicts, now)
+        share, lapse = values.share, min(step, next_end(values, now, idle_since))
     strained = tuple([v for v in verdicts.values() if v.limited_by is not None or v.notice is not None])
-    return Answer(verdicts, values, values.share, min(step, next_end(values, now, idle_since)), strained)
+    found = Answer(verdicts, values, share, lapse, strained)
+    if made is not None and not (values is not None and (values.ttl_fixed or values.tier is not None)):
+        made[lifetime] = found
+    return found

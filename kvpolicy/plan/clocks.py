@@ -28,7 +28,7 @@ def start_clocks(index: int, span: Span, verdicts: Mapping[str, Verdict], now: f
     """The directive of one span. now: seconds, from which a `ttl … fixed` runs when this is the owner's first claim
     for the span (a claim that exists keeps its own end).
     """
-    return Directive(index, span.kind, span.start, span.end, *clock_values(span.kind, verdicts, now))
+    return Directive(index, span.kind, span.start, span.end, *clock_values(default_lifetime(span.kind), verdicts, now))
 
 
 class Common(NamedTuple):
@@ -52,8 +52,8 @@ class Common(NamedTuple):
     drop_by_kind: bool
 
 
-def clock_values(kind: str, verdicts: Mapping[str, Verdict], now: float) -> Common:
-    """A span's verdicts with their defaults and clocks, wherever the span stands."""
+def clock_values(lifetime: str, verdicts: Mapping[str, Verdict], now: float) -> Common:
+    """A span's verdicts with their defaults and clocks, wherever the span stands. lifetime: where no rule sets it."""
     values: dict[str, Any] = {}
     rules: dict[str, str] = {}
     for name, verdict in verdicts.items():
@@ -81,7 +81,7 @@ def clock_values(kind: str, verdicts: Mapping[str, Verdict], now: float) -> Comm
         now + ttl if fixed and ttl is not None else None,
         ttl,
         fixed,
-        take("for") or _LIFETIMES[kind],
+        take("for") or lifetime,
         hold_after_release,
         take("tier"),
         take("prefetch", False),

@@ -7,7 +7,7 @@ Same policy, request and state: same plan, whatever the order of spans or attrib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Protocol
 
@@ -17,7 +17,8 @@ from kvpolicy.directive import Plan, Verdict
 from kvpolicy.faults import Notice
 from kvpolicy.plan.answer import Answer, answer
 from kvpolicy.plan.directives import Directives
-from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown
+from kvpolicy.plan.later import Later
+from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, shorter_than_block
 from kvpolicy.plan.outline import Outline
 from kvpolicy.policy.contest import Guards
 from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
@@ -59,59 +60,63 @@ def plan(policy: Resolver | None, request: Request, state: State, now: float, dr
     answers = _ask(policy, drawn, state, now)
     valid_until = min([a.lapse for a in answers], default=inf)
     share, narrowed = narrowest_share({a.share: 0 for a in answers})
-    notices: tuple[Notice, ...] = ()
+    notices: Sequence[Notice] = ()
     if drawn.short or drawn.unplaced is not None or narrowed is not None or any(a.strained for a in answers):
-        notices = _notices(drawn, answers, narrowed)
+        notices = Later(lambda: _notices(drawn, answers, narrowed))
     # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
-    directives = Directives(drawn.places, answers)
+    directives = Directives(drawn, answers)
     return Plan(request.id, now, directives, share, None if valid_until == inf else valid_until, notices)
 
 
 def _ask(policy: Resolver, drawn: Outline, state: State, now: float) -> list[Answer]:
     """The policy's answer for each group. Where every function that is read is the owner's alone, the intervals, guards
     and crossings of one group are those of the others."""
-    idle_since = _idle_since(state, drawn.request.owner)
+    owner = drawn.request.owner
+    idle_since = _idle_since(state, owner)
     shared: tuple[Guards, Solver] | None = None
-    look: Look | None = None
     looks = getattr(state, "intervals_of", None)
-    if looks is not None:
-        look = looks(drawn.request.owner)
+    look: Look | None = None if looks is None else looks(owner)
     answers: list[Answer] = []
-    for group, (menu, subject) in enumerate(zip(drawn.menus, drawn.subjects, strict=True)):
+    for group, menu in enumerate(drawn.menus):
+        quiet = looks is not None and look is None
+        if quiet and menu is not None and menu.quiet is not None:
+            kept = menu.quiet.made.get(drawn.lifetimes[group])
+            if kept is not None:
+                answers.append(kept)
+                continue
+        subject = drawn.subjects[group]
         if menu is None:
             verdicts: Mapping[str, Verdict] = policy.resolve(subject, state)
             step = next((at for at in policy.steps(subject, state) if at > now), inf)
         else:
-            if looks is None:
+            if quiet:
+                openings = menu.closed
+            elif look is None:
                 opening = state.opening
                 openings = tuple([opening(interval, subject) for interval in menu.intervals])
-            elif look is None:
-                openings = menu.closed
             else:
                 openings = tuple([look(interval) for interval in menu.intervals])
             if looks is None or not menu.of_the_owner:
-                guards, solver = Guards(subject, state), None
+                guards, solver = Guards(subject, state), Solver(subject, state)
             elif shared is None:
                 shared = guards, solver = Guards(subject, state), Solver(subject, state)
             else:
                 guards, solver = shared
             verdicts = menu.decided(openings, guards)
-            step = menu.next_step(openings, solver or Solver(subject, state), now)
-        found = answer(subject.kind, verdicts, step, now, idle_since, drawn.answers[group])
-        answers.append(found)
-    drawn.answers[:] = answers
+            step = menu.next_step(openings, solver, now)
+        answers.append(answer(drawn.lifetimes[group], verdicts, step, now, idle_since, drawn.answers[group]))
+    drawn.answers = answers
     return answers
 
 
 def _notices(drawn: Outline, answers: list[Answer], narrowed: Notice | None) -> tuple[Notice, ...]:
     """What to tell besides, span by span in prompt order."""
     notices: list[Notice] = []
-    groups = {place.span: place.group for place in drawn.places}
-    for index in drawn.layout.order:
+    for index, group in zip(drawn.layout.order, drawn.groups, strict=True):
         if index in drawn.short:
-            notices.append(drawn.short[index])
-        if index in groups:
-            strained = answers[groups[index]].strained
+            notices.append(shorter_than_block(drawn.layout, index))
+        if group >= 0:
+            strained = answers[group].strained
             notices += [clipped(drawn.layout.spans[index].kind, index, verdict) for verdict in strained]
     if narrowed is not None:
         notices.append(narrowed)

@@ -6,90 +6,107 @@ every group, whatever the number of spans. Its work grows with the spans, never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kvpolicy import words
 from kvpolicy.blocks import Layout, lay_out
-from kvpolicy.faults import Notice
-from kvpolicy.plan.alike import is_of_the_owner
 from kvpolicy.plan.answer import Answer
 from kvpolicy.plan.clocks import default_lifetime
-from kvpolicy.plan.notices import shorter_than_block, unplaced_from
+from kvpolicy.plan.notices import unplaced_from
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
 from kvpolicy.request import Owner, Request
 
 
-class Place(NamedTuple):
-    """One span that holds tokens, `span` its index. group: its number among the groups. claims: whether a directive may be made of it:
-    not where its position is unknown."""
-
-    span: int
-    kind: str
-    start: int
-    end: int | None
-    group: int
-    claims: bool
-
-
 class Outline:
-    """places: in prompt order. subjects, menus: one for each group (menu None: the policy tells none). short: notices
-    of spans without a full block, by index. unplaced: the token from which positions are unknown. answers: the latest
-    of each group, so that one that says the same again is the same object."""
+    """groups: by place in prompt order, the number of the span's group; -1: it holds no token. claimed: the spans in
+    the same order, -1 for one whose position is unknown, of which no directive is made. subjects, menus (None: the
+    policy tells none), lifetimes (where no rule sets one): one for each group. short: stated spans without a full
+    block. unplaced: the token from which positions are unknown. answers: the latest of each group, so that one that
+    says the same again is the same object."""
 
-    __slots__ = ("_policy", "_told", "answers", "layout", "menus", "places", "request", "short", "subjects", "unplaced")
+    __slots__ = (
+        "_policy",
+        "_told",
+        "answers",
+        "claimed",
+        "groups",
+        "layout",
+        "lifetimes",
+        "menus",
+        "request",
+        "short",
+        "subjects",
+        "unplaced",
+    )
 
     def __init__(self, policy: Any, request: Request, state: State, layout: Layout | None = None) -> None:
         self.request = request
         self.layout = layout = lay_out(request) if layout is None else layout
         self.subjects: list[Subject] = []
         self.menus: list[Menu | None] = []
-        self.short: dict[int, Notice] = {}
-        self.unplaced = unplaced_from(request.extra) if request.extra else None
+        self.lifetimes: list[str] = []
+        self.unplaced = unplaced = unplaced_from(request.extra) if request.extra else None
+        self.claimed: Sequence[int] = layout.order
         self._policy = policy
         told = _told(state, request.owner)
         self._told: Mapping[str, object] | None = told
-        facts = _facts(request, told)
-        owner, size, given, unplaced = request.owner, request.block_size, layout.given, self.unplaced
+        facts: dict[str, Any] | None = None
+        owner, size, given = request.owner, request.block_size, layout.given
         # A state that tells spans apart by more than their owner is asked for each of them.
         menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu", None)
         kind_blind = getattr(state, "kind_blind", False)
         selectable: frozenset[str] = frozenset() if menu_of is None else policy.selectable
         by_kind = menu_of is not None and "tokens" not in selectable
         known: dict[str, int] = {}  # groups of spans without attributes that a selector reads, by kind
-        groups: dict[object, int] = {}
-        places: list[Place] = []
+        shared: dict[object, int] = {}
+        groups: list[int] = []
+        short: set[int] = set()
+        self.groups, self.short = groups, short
+        spans = layout.spans
         for index in layout.order:
-            span = layout.spans[index]
+            span = spans[index]
             kind, start, end, own = span.kind, span.start, span.end, span.attributes
             if end is not None:
-                if index < given and -(-start // size) >= end // size:
-                    self.short[index] = shorter_than_block(layout, index)
+                if -(-start // size) >= end // size and index < given:
+                    short.add(index)
                 if start == end:
-                    continue  # nothing to keep
-            claims = unplaced is None or (end is not None and end <= unplaced)
+                    groups.append(-1)  # nothing to keep
+                    continue
             plain = by_kind and (not own or ("branch" not in own and selectable.isdisjoint(own)))
             group = known.get(kind) if plain else None
             if group is None:
+                if facts is None:
+                    facts = _facts(request, told)
                 attributes = facts if end is None else {**facts, "tokens": end - start}
                 if own:
                     attributes = self._with_own(attributes, own, owner, state)
-                subject = Subject(kind, attributes, owner, index)
-                menu = None if menu_of is None else menu_of(subject)
-                alone = menu is None or not is_of_the_owner(menu)
-                key = None if alone else (menu, default_lifetime(kind) if kind_blind else kind)
-                group = None if alone else groups.get(key)
-                if group is None:
-                    group = len(self.menus)
-                    self.subjects.append(subject)
-                    self.menus.append(menu)
-                    groups[key] = group
-                if plain and not alone:
+                group = self._group(Subject(kind, attributes, owner, index), menu_of, kind_blind, shared)
+                menu = self.menus[group]
+                if plain and menu is not None and menu.of_the_owner:
                     known[kind] = group
-            places.append(Place(index, kind, start, end, group, claims))
-        self.places = tuple(places)
-        self.answers: list[Answer | None] = [None] * len(self.menus)
+            groups.append(group)
+        if unplaced is not None:
+            self.claimed = [i if (e := spans[i].end) is not None and e <= unplaced else -1 for i in layout.order]
+        self.answers: Sequence[Answer | None] = [None] * len(self.menus)
+
+    def _group(
+        self, subject: Subject, menu_of: Callable[[Subject], Menu] | None, kind_blind: bool, shared: dict[object, int]
+    ) -> int:
+        """The number of the group of one span; a new one where no other is sure to get the same answer."""
+        menu = None if menu_of is None else menu_of(subject)
+        lifetime = default_lifetime(subject.kind)
+        key = None if menu is None or not menu.of_the_owner else (menu, lifetime if kind_blind else subject.kind)
+        group = None if key is None else shared.get(key)
+        if group is None:
+            group = len(self.menus)
+            self.subjects.append(subject)
+            self.menus.append(menu)
+            self.lifetimes.append(lifetime)
+            if key is not None:
+                shared[key] = group
+        return group
 
     def fits(self, policy: Any, request: Request, state: State) -> bool:
         """Whether a new one of this request would be the same: what events said of the owner's branch is."""

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from kvpolicy import words
 from kvpolicy.directive import HOLD, PIN, Retention, Ttl, Verdict
-from kvpolicy.policy.compiled import DEFAULT, Clamp, Guard, Rule
-from kvpolicy.policy.contest import STATELESS, Contest, Guards, contest, winners
+from kvpolicy.policy.compiled import DEFAULT, Clamp, Rule
+from kvpolicy.policy.contest import STATELESS, Guards, contest, winners
 from kvpolicy.policy.limits import apply_clamps, bound_property
 from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
 from kvpolicy.policy.order import Order
 from kvpolicy.policy.steps import Solver, timed_rules
+from kvpolicy.policy.table import Decision, Openings, Outcome, Table
 from kvpolicy.policy.terms import Constant, reads
 
 # Functions whose answer is the same for all spans of an owner.
@@ -43,37 +42,9 @@ OF_THE_OWNER = frozenset(
     }
 )
 CLOSED, OPEN, GRACE = 0, 1, 2
-Openings = tuple[Opening | None, ...]
 _TABLES_KEPT = 1024
 _GUARDS_KEPT = 4  # more of them are asked one by one, as far as the outcome needs it
 GRACED = ("priority", "retention", "ttl")  # what an interval in grace can still protect with
-
-
-class Decision(dict[str, Verdict]):
-    """The verdicts on one span, by property; shared, so nobody changes it. made: what planning has made of them, by
-    the lifetime of a span that states none."""
-
-    __slots__ = ("made",)
-
-    def __init__(self, verdicts: Mapping[str, Verdict]) -> None:
-        super().__init__(verdicts)
-        self.made: dict[str, Any] = {}
-
-
-@dataclass(slots=True)
-class Table:
-    """What decides each property while certain intervals are open.
-
-    settled: the verdicts, where they never change. guards: those that have a say, where the verdicts follow from them
-    and the openings alone (few of them), else None. openings, decided: the openings that were met last, and the
-    verdicts then by what the guards answer: the spans of one owner come one after the other.
-    """
-
-    contests: Mapping[str, Contest]
-    settled: Decision | None = None
-    guards: tuple[Guard, ...] | None = None
-    openings: Openings = ()
-    decided: dict[tuple[bool, ...], Decision] = field(default_factory=dict)
 
 
 class Menu:
@@ -105,6 +76,8 @@ class Menu:
         self._tables: dict[tuple[int, ...], Table] = {}
         self._closed: Table | None = None  # that of no open interval
         self._ever_timed = any(r.interval is None for r in self.timed)
+        # The verdicts while nothing is open, where they never change: `decided` and `next_step` need not be asked.
+        self.quiet: Decision | None = None
         terms = [rule.condition for rule in self.rules if rule.condition is not None]
         terms += [term for rule in self.rules for value in rule.values.values() for term in value.terms]
         terms += [clamp.term for row in self.clamps.values() for clamp in row]
@@ -156,12 +129,13 @@ class Menu:
         self, subject: Subject, state: State, openings: Openings, only: str | None, guards: Guards | None = None
     ) -> dict[str, Verdict]:
         table, lingers = self._closed, False
-        if table is None or (openings is not self.closed and openings.count(None) < len(openings)):
+        if openings is not self.closed and openings.count(None) < len(openings):
             now = state.now
             shape = tuple([standing(o, now) for o in openings])
             table, lingers = self._table(shape, GRACE), GRACE in shape
-            if openings is self.closed:
-                self._closed = table
+        elif table is None:
+            table = self._closed = self._table((CLOSED,) * len(openings), GRACE)
+            self.quiet = None if self._ever_timed else table.settled
         if table.settled is not None and not lingers:
             return table.settled
         if guards is None:
@@ -181,8 +155,44 @@ class Menu:
         answers = tuple([hold(guard) for guard in table.guards])
         known = table.decided.get(answers)
         if known is None:
-            known = table.decided[answers] = Decision(self._decide(table, openings, guards))
+            known = table.decided[answers] = Decision(self._repeat(table, answers, openings, guards))
         return known
+
+    def _repeat(
+        self, table: Table, answers: tuple[bool, ...], openings: Openings, guards: Guards
+    ) -> Mapping[str, Verdict]:
+        """`_decide`, once more with the same answers of the guards: the same rules win, only the times are others."""
+        outcomes = table.outcomes.get(answers)
+        if outcomes is not None:
+            found = {}
+            for name, value, rule, at, limited_by, by_kind, notice in outcomes:
+                opening = None if at is None else openings[at]
+                since, bound = (None, None) if opening is None else (opening.at, opening.bound_at)
+                found[name] = Verdict(name, value, rule, since, bound, limited_by, by_kind, notice)
+            return found
+        decided = self._decide(table, openings, guards)
+        if answers not in table.outcomes:
+            won = {n: winners(c, guards, self.order) for n, c in table.contests.items()}
+            single = all(len(rules) < 2 for rules in won.values())  # among several the times choose whose name it is
+            table.outcomes[answers] = (
+                None
+                if not single
+                else tuple(
+                    [
+                        Outcome(
+                            n,
+                            v.value,
+                            v.rule,
+                            None if v.opened_at is None else self.position(won[n][0]),
+                            v.limited_by,
+                            v.by_kind,
+                            v.notice,
+                        )
+                        for n, v in decided.items()
+                    ]
+                )
+            )
+        return decided
 
     def _steps(self, subject: Subject, state: State, openings: Openings) -> tuple[float, ...]:
         if not self._ever_timed and openings.count(None) == len(openings):
