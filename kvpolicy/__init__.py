@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from kvpolicy.faults import InputFault, KvpError, PolicyFault
 
 if TYPE_CHECKING:
+    from kvpolicy.awaited import AsyncEngine
     from kvpolicy.claims.answers import Answer
     from kvpolicy.directive import Directive, Plan
-    from kvpolicy.embedded import AsyncEngine, Engine, check, load
+    from kvpolicy.embedded import Engine, check, load
     from kvpolicy.faults import Diagnostic, Notice
     from kvpolicy.policy.policy import Policy
     from kvpolicy.request import Owner, Request, Span
@@ -52,7 +53,7 @@ __all__ = [
 # The rest of the face, by the module that it is loaded from.
 _LATER = {
     "Answer": "claims.answers",
-    "AsyncEngine": "embedded",
+    "AsyncEngine": "awaited",
     "Diagnostic": "faults",
     "Directive": "directive",
     "Engine": "embedded",

@@ -26,7 +26,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
     frozenset({"kvpolicy.plan", "kvpolicy.history"}),
     frozenset({"kvpolicy.pool", "kvpolicy.adapter", "kvpolicy.lowering", "kvpolicy.request_json", "kvpolicy.store"}),
     frozenset({"kvpolicy.steering", "kvpolicy.residency"}),
-    frozenset({"kvpolicy.simulate", "kvpolicy.replay", "kvpolicy.runs", "kvpolicy.embedded"}),
+    frozenset({"kvpolicy.simulate", "kvpolicy.replay", "kvpolicy.runs", "kvpolicy.embedded", "kvpolicy.awaited"}),
     frozenset({"kvpolicy.service", "kvpolicy.cli", "kvpolicy.lsp", "kvpolicy.__main__"}),
 )
 SHELVES = {"kvpolicy.grammar", "kvpolicy.policies", "kvpolicy.adapters"}

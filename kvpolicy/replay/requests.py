@@ -10,19 +10,15 @@ from kvpolicy.faults import InputFault, Notice
 from kvpolicy.hashes import block_hashes
 from kvpolicy.replay import fields
 from kvpolicy.replay.fields import Step
+from kvpolicy.replay.incoming import read, read_parts
 from kvpolicy.replay.stage import Flow, Row, Stage, hints, unheard
-from kvpolicy.request import Span
-from kvpolicy.request_json import read_request
-from kvpolicy.steering.scope import salt
 from kvpolicy.steering.show import TOP_BAND
-
-_OWN = ("at", "do", "id", "tokens", "hashes", "computed", "block_size", "worker", "show_difference")
 
 
 def request(stage: Stage, step: Step, now: float) -> Row:
     """`id`, `tokens` (a list) or `hashes`, `owner`, `spans`, `key`, `computed` and the static attributes."""
     name = fields.text(step, "id")
-    flow, hashes = _read(stage, step, name)
+    flow, hashes = read(stage, step, name)
     computed = fields.count(step, "computed", flow.length)
     running = stage.steering.running.get(name)
     if running is not None and (running.request.key is None or running.request.key != flow.request.key):
@@ -103,7 +99,7 @@ def finish(stage: Stage, step: Step, now: float) -> Row:
     calls = [_call(call) for call in step.get("tool_calls") or ()]
     finished = fields.flag(step, "finished")
     ids = _riders(stage, name)
-    parts = _parts(stage, step)
+    parts = read_parts(stage, step)
     done = stage.steering.finish(name, now, tool_calls=calls, finished=finished, parts=parts)
     return _ended(stage, name, ids) if done else unheard(name)
 
@@ -149,50 +145,6 @@ def resume(stage: Stage, step: Step, now: float) -> Row:
 # --- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _read(stage: Stage, step: Step, name: str) -> tuple[Flow, list[Hashable]]:
-    """The request of a step, and the hashes of its blocks."""
-    size = stage.pool.block_size
-    tokens: list[int] | None = None
-    if isinstance(step.get("tokens"), int) and "hashes" in step:
-        length = fields.count(step, "tokens")
-    else:
-        tokens = fields.tokens(step, "tokens")
-        length = 0 if tokens is None else len(tokens)
-    if tokens is None and "hashes" not in step:
-        raise InputFault("request: 'tokens' (a list of token ids) or 'hashes' is missing")
-    given = list(fields.names(step, "hashes")) if "hashes" in step else None
-    if given is not None:
-        length = length if "tokens" in step else len(given) * size
-        if not length // size <= len(given) <= -(-length // size):
-            raise InputFault(f"request: {length} tokens are not {len(given)} blocks of {size}")
-        if len(set(given)) < len(given):
-            raise InputFault("request: hashes: one occurs twice; a block hash names everything before the block, too")
-    owner = fields.owner(step)
-    document = {key: value for key, value in step.items() if key not in _OWN}
-    stated = {key: value for key, value in (step.get("owner") or {}).items() if value is not None}
-    document.update({"id": name, "owner": stated, "tokens": length, "block_size": size})
-    made = read_request(document, "request")
-    assert made.owner == owner
-    if given is not None:
-        return Flow(made, tokens, length, {}, True), list(given)
-    assert tokens is not None
-    steering = stage.steering
-    extra, certain = _pictures(
-        {**made.extra, "model": made.model, "salt": salt(steering.policy, made, steering.state, steering.now)}
-    )
-    flow = Flow(made, tokens, length, extra, False, certain)
-    return flow, list(block_hashes(tokens[:certain], size, extra))
-
-
-def _pictures(extra: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
-    """The extra keys with the pictures that are known whole, and the token from which nothing can be named: where the
-    first one without length or digest stands."""
-    images = list(extra.get("images") or ())
-    known = [image for image in images if image.get("length") is not None and image.get("digest")]
-    certain = min((image["start"] for image in images if image not in known), default=None)
-    return {**extra, "images": [image for image in known if certain is None or image["start"] < certain]}, certain
-
-
 def _accepted(step: Step) -> list[int]:
     value = step.get("accepted")
     if isinstance(value, int) and not isinstance(value, bool):
@@ -208,15 +160,6 @@ def _names_of_new(flow: Flow, name: str, known: int, size: int, named: list[str 
         return list([*named, *own[len(named) :]][: full - known])
     assert flow.tokens is not None
     return list(block_hashes(flow.tokens[: flow.certain], size, flow.extra)[known:full])
-
-
-def _parts(stage: Stage, step: Step) -> tuple[Span, ...]:
-    """The spans under `parts`, read as those of a request are."""
-    if step.get("parts") is None:
-        return ()
-    document = {"id": "parts", "block_size": stage.pool.block_size, "spans": step["parts"]}
-    flow = stage.flows.get(fields.text(step, "id"))
-    return read_request({**document, "tokens": 0 if flow is None else flow.length}, "finish: parts").spans
 
 
 def _call(call: object) -> str | tuple[str | None, str | None]:
