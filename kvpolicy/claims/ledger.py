@@ -23,12 +23,20 @@ from kvpolicy.claims.settling import BUDGET
 from kvpolicy.request import Owner
 
 
+MOST_LOOKS = 256  # of one line in one step of the clock: more than a rank has values
+
+
 class Ledger(Placing):
     """budget: the share of the first tier that may be protected. limits: quotas besides. replan: called with a line
     whose plan has to be read again at a time of its own (set by steering)."""
 
     def advance(self, now: float) -> None:
-        """Everything that lapses until `now`, each at its own time."""
+        """Everything that lapses until `now`, each at its own time.
+
+        A line that wants to be looked at again and again on the way is looked at `MOST_LOOKS` times and then at `now`:
+        a clock that leaps costs no more than one that goes on.
+        """
+        looks: dict[Line, int] = {}
         while (due := self.timers.pop(now)) is not None:
             at, line = due
             if line.withdraw <= at:
@@ -40,6 +48,9 @@ class Ledger(Placing):
                 line.replan = inf
                 self.replan(line, at)
             self.settle(line, at)
+            looks[line] = count = looks.get(line, 0) + 1
+            if count >= MOST_LOOKS:
+                self.timers.put_off(line, now)
 
     def claim(self, owner: Owner, hashes: Sequence[Hashable], claim: Claim, now: float) -> Line | None:
         """A claim by call for the prompt with these block hashes; None where none of it is resident. A second one for
@@ -59,13 +70,14 @@ class Ledger(Placing):
         for other in holder.lines():
             if not other.manual and dead.yield_to(other, hashes):
                 self.settle(other, now)
-        line.claims, line.granted = [claim], inf
+        line.claims, line.granted, line.cut = [claim], inf, False
         holder.manual[key] = line
         self._settle(line, now, hashes, len(hashes))
         if line.length == 0:
             self._drop(line, now)
             return None
         self._protect(line, now)
+        self._counted(line, now)
         return line
 
     def release(self, owner: Owner, now: float, hashes: Sequence[Hashable] | None = None) -> int:

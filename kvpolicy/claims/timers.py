@@ -46,6 +46,11 @@ class Timers(Generic[Key]):
             self._queued.pop(key, None)
             self._compact()
 
+    def put_off(self, key: Key, at: float) -> None:
+        """Want `key`, if it is armed for earlier, looked at at `at` instead."""
+        if self._due.get(key, inf) < at:
+            self._due[key] = at
+
     def next(self) -> float:
         """The earliest time anything is armed for; inf for none."""
         heap = self._heap

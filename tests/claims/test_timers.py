@@ -12,6 +12,7 @@ from kvpolicy.claims.timers import Timers
 calls = st.lists(
     st.one_of(
         st.tuples(st.just("arm"), st.integers(0, 5), st.one_of(st.integers(0, 50), st.just(inf))),
+        st.tuples(st.just("put_off"), st.integers(0, 5), st.integers(0, 50)),
         st.tuples(st.just("disarm"), st.integers(0, 5), st.just(0)),
         st.tuples(st.just("pop"), st.just(0), st.integers(0, 50)),
     )
@@ -28,6 +29,10 @@ def test_what_comes_up_is_what_is_due_earliest_first(made: list[tuple[str, int, 
             naive.pop(key, None)
             if at < inf:
                 naive[key] = at
+        elif what == "put_off":
+            timers.put_off(key, at)
+            if key in naive:
+                naive[key] = max(naive[key], at)
         elif what == "disarm":
             timers.disarm(key)
             naive.pop(key, None)
