@@ -22,7 +22,6 @@ from kvpolicy.claims.placing import ANSWER_GRACE_S, CANCEL_GRACE_S, Arrival, Pla
 from kvpolicy.claims.settling import BUDGET
 from kvpolicy.request import Owner
 
-
 MOST_LOOKS = 256  # of one line in one step of the clock: more than a rank has values
 
 
