@@ -1,8 +1,8 @@
 """The public face in Python: load a policy, check it, and run an engine under it.
 
-`kvpolicy.load`, `kvpolicy.check` and `kvpolicy.Engine` are these (`awaited` has `kvpolicy.AsyncEngine`). An engine comes
-from an adapter (`memory` is the embedded one); requests, answers and events go to it, with the time as an argument or
-from the engine's clock. One lock an engine: agent frameworks call from many threads.
+`kvpolicy.load`, `kvpolicy.check` and `kvpolicy.Engine` are these (`awaited` has `kvpolicy.AsyncEngine`). An engine
+comes from an adapter (`memory` is the embedded one); requests, answers and events go to it, with the time as an
+argument or from the engine's clock. One lock an engine: agent frameworks call from many threads.
 """
 
 from __future__ import annotations
