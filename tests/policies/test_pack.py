@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kvpolicy.cli.main import main
+from tests.policies import scenarios
 from tests.policies.deleting import expectations, without
 from tests.policies.scenarios import SCENARIOS
 from tests.policies.scene import text_of
@@ -79,3 +80,9 @@ def test_a_policy_passes_its_checks_and_its_tests_decide_every_rule(
     assert main(["test", name, "--coverage"]) == 0
     listed = [line for line in capsys.readouterr().out.splitlines() if "never: " in line]
     assert not [line for line in listed if name == "base" or "never: base." not in line]
+
+
+def test_the_page_of_the_pack_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    scenarios.main()
+    page = Path(__file__).parents[2] / "docs" / "policies" / "README.md"
+    assert capsys.readouterr().out in page.read_text(encoding="utf-8")
