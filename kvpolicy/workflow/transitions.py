@@ -90,8 +90,11 @@ class Transitions:
 
     def lapse(self, now: float) -> tuple[Owner, ...]:
         """End what ends up to `now`; the owners for whom something did."""
+        life = self._deadlines.due(now)
+        if life is None:
+            return ()
         changed: dict[Owner, None] = {}
-        while (life := self._deadlines.due(now)) is not None:
+        while life is not None:
             changed[life.owner] = None
             life.openings.lapse(now)
             life.lingering_calls = [c for c in life.lingering_calls if c.returned_at + GRACE_S > now]
@@ -105,6 +108,7 @@ class Transitions:
                 ends.append(life.unclassified_until)
             if ends:
                 self._deadlines.schedule(life, min(ends))
+            life = self._deadlines.due(now)
         return tuple(changed)
 
     def forget(self, life: Life, now: float) -> None:
