@@ -6,7 +6,7 @@ Made by `compile` from the brackets of a rule or limit; run on a span's attribut
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kvpolicy import words
@@ -23,6 +23,13 @@ class Matcher:
 
     kind: str
     conditions: Conditions
+    left: Mapping[str, Domain] = field(init=False, compare=False, repr=False)  # what `domains` answers
+    nothing: bool = field(init=False, compare=False, repr=False)  # its conditions contradict each other
+
+    def __post_init__(self) -> None:
+        left = domains(self.conditions)
+        object.__setattr__(self, "left", left)
+        object.__setattr__(self, "nothing", any(d.empty for d in left.values()))
 
     def matches(self, kind: str, attributes: Mapping[str, object]) -> bool:
         """Whether a span of that kind and those attributes is reached."""
@@ -32,7 +39,18 @@ class Matcher:
 
     def domains(self) -> Mapping[str, Domain]:
         """Per attribute that is spoken of, the values left to it."""
-        return domains(self.conditions)
+        return self.left
+
+    def implies(self, other: Matcher) -> bool:
+        """Whether whatever meets its conditions meets those of `other`; kinds aside."""
+        if self.nothing:
+            return True
+        left = self.left
+        for attribute, asked in other.left.items():
+            mine = left.get(attribute)
+            if mine is None or not mine.within(asked):
+                return False
+        return True
 
 
 def holds(value: object, operator: str, values: tuple[object, ...]) -> bool:
@@ -93,15 +111,14 @@ def conditions_meet(one: Conditions, other: Conditions) -> bool:
 
 def selector_implies(narrow: tuple[Matcher, ...], wide: tuple[Matcher, ...]) -> bool:
     """Whether every span that `narrow` reaches, `wide` reaches too: each match, kind by kind, lies within one match."""
-
-    def inside(kind: str, match: Matcher) -> bool:
-        return any(w.kind in (kind, words.ANY_KIND) and conditions_imply(match.conditions, w.conditions) for w in wide)
-
-    return all(
-        inside(kind, match)
-        for match in narrow
-        for kind in (words.SPAN_KINDS if match.kind == words.ANY_KIND else (match.kind,))
-    )
+    for match in narrow:
+        for kind in words.SPAN_KINDS if match.kind == words.ANY_KIND else (match.kind,):
+            for w in wide:
+                if w.kind in (kind, words.ANY_KIND) and match.implies(w):
+                    break
+            else:
+                return False
+    return True
 
 
 def selectors_meet(one: tuple[Matcher, ...], other: tuple[Matcher, ...]) -> bool:

@@ -25,6 +25,7 @@ class Order:
     def __init__(self, layers: LayerOrder) -> None:
         self.layers = layers
         self._reasons: dict[tuple[int, int], str | None] = {}
+        self._implied: dict[tuple[int, int], bool] = {}
 
     def beats(self, winner: Rule, loser: Rule) -> str | None:
         """Why `winner` beats `loser` (`over`, `layer` or `narrower`), or None where it does not.
@@ -44,7 +45,15 @@ class Order:
             return None
         if winner.layer != loser.layer:
             return LAYER if self.layers.is_later(winner.layer, loser.layer) else None
-        return NARROWER if narrower(winner, loser) else None
+        return NARROWER if self.implies(winner, loser) and not self.implies(loser, winner) else None
+
+    def implies(self, one: Rule, other: Rule) -> bool:
+        """Whether `other` is a candidate wherever `one` is; each pair worked out once."""
+        key = (id(one), id(other))
+        known = self._implied.get(key)
+        if known is None:
+            known = self._implied[key] = implies(one, other)
+        return known
 
     def unbeaten(self, rules: Iterable[Rule]) -> tuple[Rule, ...]:
         """Those of some candidates that no other of them beats."""

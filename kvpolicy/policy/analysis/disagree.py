@@ -23,10 +23,18 @@ def disagreements(view: View) -> list[Diagnostic]:
     order = view.policy.order
     clashes: dict[tuple[int, int], tuple[Pair, dict[str, object], list[str]]] = {}
     for name, rules in sorted(view.by_property.items()):
+        hidden: dict[int, bool] = {}
+
+        def never(rule: Rule, rules: tuple[Rule, ...] = rules, hidden: dict[int, bool] = hidden) -> bool:
+            """Whether another rule decides wherever this one could: then it meets nobody unbeaten."""
+            if id(rule) not in hidden:
+                hidden[id(rule)] = any(order.beats(o, rule) and order.implies(rule, o) for o in rules if o is not rule)
+            return hidden[id(rule)]
+
         for one, other in _pairs_by_layer(view, rules):
             if order.beats(one, other) or order.beats(other, one):
                 continue
-            if view.same_value(name, one, other) or disjoint(one, other):
+            if view.same_value(name, one, other) or never(one) or never(other) or disjoint(one, other):
                 continue
             first, second = sorted((one, other), key=lambda rule: (rule.place, rule.name))
             key = (id(first), id(second))

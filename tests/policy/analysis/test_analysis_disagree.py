@@ -192,3 +192,14 @@ def test_a_thousand_rules_for_a_thousand_agents_are_few_pairs() -> None:
     text = "\n".join(f"turn[agent = a{i}] {{ priority: {i % 90 + 5} }}" for i in range(1000))
     rules = policy_of(text).rules
     assert sum(1 for _ in pairs(rules)) < 2000
+
+
+def test_a_rule_that_never_decides_disagrees_with_nobody() -> None:
+    """Whatever the later layer's rule reaches, the earlier ones do not decide; where it does not, they still meet."""
+    hidden = "layer one { turn[depth > 1] { priority: 1 } turn[agent = a] { priority: 2 } }\n"
+    order = "layers one, two\n"
+    assert clashes(hidden)
+    assert not clashes(order + hidden + "layer two { turn { priority: 3 } }\n")
+    assert not clashes(order + hidden + "layer two { turn[depth > 1] { priority: 3 } }\n")
+    assert clashes(order + hidden + "layer two { turn[depth > 3] { priority: 3 } }\n")
+    assert clashes(order + hidden + "layer two { turn when idle() > 1s { priority: 3 } }\n")
