@@ -52,14 +52,18 @@ def answers(line: Line, now: float) -> list[Answer]:
         if claim.directive is None:
             continue
         asked, granted, status, reason = claim.length, min(claim.length, present), ACCEPTED, None
-        if claim.strength(now) >= PROTECTED and granted > line.granted:
-            granted, status = int(line.granted), CLIPPED
+        fits = min(line.granted, claim.granted)
+        if claim.ended:
+            granted, status, reason = 0, IGNORED, "its lifetime is over"
+        elif line.cut and granted > claim.kept:
+            granted, status = int(min(claim.kept, fits)), CLIPPED
+            reason = "the quota of its tier is used up; the rest ranks lowest"
+        elif claim.strength(now) >= PROTECTED and granted > fits:
+            granted, status = int(fits), CLIPPED
             reason = "the budget of protected blocks is used up; the rest keeps its priority"
         elif granted < asked:
             status, reason = DEFERRED, "the other blocks are not stored"
         elif asked == 0:
             status, reason = IGNORED, "no full block ends in or before it"
-        elif claim.ended:
-            granted, status, reason = 0, IGNORED, "its lifetime is over"
         rows.append(Answer(status, asked, granted, reason, claim.span, claim.kind))
     return rows

@@ -76,8 +76,13 @@ class Budget:
     def keep(self, line: Line, now: float) -> bool:
         """Cut until everything fits, after `line` has changed. True when anything was cut."""
         cut = False
-        for number, limit in enumerate(self.limits):
-            cut = self._keep_limit(number, limit, line, now) or cut
+        pending = [line] if self.limits else []
+        while pending:  # behind a claim that is cut, one of another group may step forward
+            each = pending.pop()
+            for number, limit in enumerate(self.limits):
+                changed = self._keep_limit(number, limit, each, now)
+                pending += changed
+                cut = cut or bool(changed)
         if self._ranks.protected_blocks > self.blocks:
             self._keep_whole(now)
             cut = True
@@ -109,7 +114,7 @@ class Budget:
             self._cut(line, shorter, now)
             freed = before - ranks.protected_blocks
             if freed > before - self.blocks:
-                self._cut(line, length - (before - self.blocks), now)
+                self._cut(line, self._charged(line, length) - (before - self.blocks), now)
                 heappush(self._heap, entry)
                 break
             passed.append((entry, length, granted))
@@ -119,20 +124,30 @@ class Budget:
             self._cut(line, granted, now)
             excess = ranks.protected_blocks - self.blocks
             if excess > 0:
-                self._cut(line, max(length - excess, lowest), now)
+                self._cut(line, max(self._charged(line, length) - excess, lowest), now)
             if _piece(line, entry[0]):
                 heappush(self._heap, entry)
             else:
                 line.queued.discard(entry[0])
 
-    def _keep_limit(self, number: int, limit: Limit, line: Line, now: float) -> bool:
+    def keep_whole(self, now: float) -> None:
+        """Cut until everything together fits, after blocks have moved between tiers."""
+        if self._ranks.protected_blocks > self.blocks:
+            self._keep_whole(now)
+
+    def _charged(self, line: Line, length: int) -> float:
+        """Blocks of a protected prefix that the budget counts: what lies below the first tier costs nothing there."""
+        return self._ranks.on_first_tier(line.marks[0], length) if line.marks else length
+
+    def _keep_limit(self, number: int, limit: Limit, line: Line, now: float) -> list[Line]:
+        """Cut what the groups that `line` is charged to have too much. Returns the lines that were cut."""
         charged: dict[Hashable, int] = {}
         for length, strength, claim in line.pieces:
             if strength >= PROTECTED:
                 group = limit.group(line, claim)
                 if group is not None:
                     charged[group] = max(charged.get(group, 0), length)
-        cut = False
+        cut: list[Line] = []
         for group in charged:
             members = self._groups.setdefault((number, group), {})
             members[line] = None
@@ -146,9 +161,12 @@ class Budget:
                     members.pop(member)
                     continue
                 left = max(0, length - (total - limit.blocks))
-                self._cut(member, left, now)
+                for claim in member.claims:  # those of other groups keep theirs
+                    if claim.granted > left and limit.group(member, claim) == group:
+                        claim.granted, member.cut = left, True
+                self._settle(member, now)
                 total -= length - left
-                cut = True
+                cut.append(member)
         return cut
 
     def _cut(self, line: Line, granted: float, now: float) -> None:
@@ -175,7 +193,9 @@ def _piece(line: Line, priority: int) -> int:
 
 
 def _charge(limit: Limit, line: Line, group: Hashable) -> int:
-    return max((n for n, s, c in line.pieces if s >= PROTECTED and limit.group(line, c) == group), default=0)
+    """Blocks that claims of the group protect on a line, as far as they are left."""
+    longest = max((n for n, s, c in line.pieces if s >= PROTECTED and limit.group(line, c) == group), default=0)
+    return min(longest, line.length)
 
 
 def _weakest_first(line: Line) -> tuple[float, float]:

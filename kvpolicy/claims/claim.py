@@ -30,7 +30,9 @@ class Claim:
     born: a claim made without a request runs its `ttl` from here at the earliest. spread: a drop before it takes it
     along. yields: an explicit claim of the owner stands in for this implicit one. users: requests that made it and
     still run; settled: one that made it has finished, so cancelling another does not withdraw it. over: the start of
-    a hold that its event has ended. timed: it has a lifetime of its own. ended: that is over, until a request uses
+    a hold that its event has ended. granted, kept: blocks up to which limits let it protect, and quotas on a tier let
+    it rank above the lowest. plain: no clock of its own runs, so that all such claims with one directive have the same
+    strength and times. timed: it has a lifetime of its own. ended: that is over, until a request uses
     the span again or a plan says something else of it.
     """
 
@@ -44,13 +46,16 @@ class Claim:
         "expires",
         "first",
         "full",
+        "granted",
         "hold_from",
         "hold_s",
+        "kept",
         "kind",
         "length",
         "lifetime",
         "max_age",
         "over",
+        "plain",
         "priority",
         "proof",
         "protected_until",
@@ -88,6 +93,9 @@ class Claim:
         self.settled = False
         self.users = 0
         self.over: float | None = None
+        self.granted: float = inf
+        self.kept: float = inf
+        self.plain = True
         self.timed = nameless
         self.ended = False
 
@@ -102,6 +110,7 @@ class Claim:
             self.lifetime = words.DEFAULT_LIFETIME_BY_KIND.get(self.kind, words.DEFAULT_LIFETIME)
             self.max_age = NAMELESS_AGE_S if nameless else MAX_AGE_S
             self.timed = nameless
+            self.plain = True
             return
         self.yields = False
         self.priority = directive.priority
@@ -117,6 +126,7 @@ class Claim:
         until = directive.protected_until
         self.protected_until = -inf if until is None else until
         self.hold_s = directive.hold_after_release
+        self.plain = self.hold_s is None and self.over is None and not directive.ttl_fixed
         if self.hold_s is not None:  # planning again never moves a hold that has started
             self.protected_until = inf if self.hold_from is None else self.hold_from + self.hold_s
         if self.over is not None and self.over == (until if self.hold_s is None else self.hold_from):
@@ -129,6 +139,7 @@ class Claim:
             return False  # one that starts at the release has no end before
         self.over = directive.protected_until if self.hold_s is None else self.hold_from
         self.protected_until = -inf
+        self.plain = False
         return True
 
     def release(self, now: float) -> None:

@@ -47,6 +47,8 @@ class Ledger(Placing):
                 line.replan = inf
                 self.replan(line, at)
             self.settle(line, at)
+            if self.tend is not None:  # blocks may have moved
+                self.heed(at)
             looks[line] = count = looks.get(line, 0) + 1
             if count >= MOST_LOOKS:
                 self.timers.put_off(line, now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ranks import Lease, Mark, Ranks
-from kvpolicy.claims.strength import DEFAULT, PROTECTED
+from kvpolicy.claims.strength import DEFAULT, DROPPED, LOWEST, PROTECTED
 
 if TYPE_CHECKING:
     from kvpolicy.claims.owners import Holder
@@ -26,7 +26,7 @@ Piece = tuple[int, int, Claim]  # length in blocks, strength, the claim behind i
 class Line:
     """claims: in prompt order. pieces: the front, longest first. marks: those of the pieces, and an anchor without
     weight at the end where no piece is that long. running: requests that hold it. granted: blocks up to which its
-    protections count (the budget's cut). want: blocks protected if there were no budget. The times say when the
+    protections count (the budget's cut). cut: limits or quotas have cut some of its claims. The times say when the
     line is looked at again: grace (an answer may still be classified), withdraw (a cancelled request's claims go),
     replan (its plan has to be read again; valid_until: what the plan itself said of that).
     """
@@ -34,6 +34,7 @@ class Line:
     __slots__ = (
         "before",
         "claims",
+        "cut",
         "frozen",
         "grace",
         "granted",
@@ -49,7 +50,6 @@ class Line:
         "running",
         "steps",
         "valid_until",
-        "want",
         "withdraw",
     )
 
@@ -63,7 +63,7 @@ class Line:
         self.outline: object = None  # what the planner keeps of that request
         self.running = 0
         self.granted: float = inf
-        self.want = 0
+        self.cut = False
         self.grace = self.withdraw = self.replan = self.valid_until = inf
         self.frozen: dict[Claim, int] | None = None
         self.before: list[Claim] | None = None
@@ -110,18 +110,26 @@ class Line:
             if not self.marks:
                 return min(self.grace, self.withdraw, self.replan)
             place = self.marks[0]
-        old = {mark.length: mark for mark in self.marks}
-        marks: list[Mark] = []
+        wanted: list[tuple[int, int | None]] = [(length, strength) for length, strength, _ in pieces]
         if present and (not pieces or pieces[0][0] < present):  # an anchor keeps the place for the next reading
-            marks.append(self._at(ranks, place, old, present, None, now))
-        for length, strength, _ in pieces:
-            marks.append(self._at(ranks, place, old, length, strength, now))
-        kept = set(map(id, marks))
-        for mark in self.marks:
-            if id(mark) not in kept:
-                ranks.unmark(mark, now)
-        self.marks = marks
+            wanted.insert(0, (present, None))
+        before = self.marks
+        old = {mark.length: mark for mark in before}
+        self.marks = marks = [self._at(ranks, place, old, length, strength, now) for length, strength in wanted]
+        if old or len(before) != len(marks):  # eviction may have brought several to one place
+            kept = set(map(id, marks))
+            for mark in before:
+                if id(mark) not in kept:
+                    ranks.unmark(mark, now)
         return min(lapse, self._next(ranks, now, held))
+
+    def uncut(self) -> None:
+        """Its claims count in full again, until the next look at limits and quotas."""
+        self.granted = inf
+        if self.cut:
+            self.cut = False
+            for claim in self.claims:
+                claim.granted = claim.kept = inf
 
     def loosen(self, ranks: Ranks, length: int, now: float) -> None:
         """Take away its marks beyond `length`: they stand on blocks of an earlier prompt. A settling with a lease
@@ -169,17 +177,25 @@ class Line:
         soonest = inf
         tail: float | None = None
         asked = held or not self.marks
+        frozen = self.frozen if now < self.grace else None
+        lives: object = self  # the directive of a plain claim that lives: others with it live as long
         for claim in self.claims:
-            if not claim.timed or claim.ended or (self.frozen and now < self.grace and claim in self.frozen):
+            if not claim.timed or claim.ended or (claim.directive is lives and claim.plain):
+                continue
+            if frozen and claim in frozen:
                 continue
             if claim.expired(now):
                 claim.ended = True
                 continue
             if now < claim.protected_until:
                 soonest = min(soonest, claim.protected_until)
+                if claim.plain:
+                    lives = claim.directive
                 continue
             soonest = min(soonest, claim.expires) if now < claim.expires else soonest
             if held:
+                if claim.plain:
+                    lives = claim.directive
                 continue
             if not asked:
                 tail, asked = ranks.last_release(self.marks[0]), True
@@ -193,15 +209,20 @@ class Line:
                 claim.ended = True
             else:
                 soonest = min(soonest, end)
+                if released is tail and claim.plain and not claim.dropped:
+                    lives = claim.directive
         return soonest
 
     def _front(self, ranks: Ranks, now: float, present: int, held: bool) -> list[Piece]:
         pieces: list[Piece] = []
-        best, want, cut = -2, 0, self.granted < present
+        best, cut = -2, self.cut or self.granted < present
         frozen = self.frozen if now < self.grace else None
         tail_released: float | None = None
         asked = held or not self.marks
+        shown: object = self  # the directive of the latest piece, where shorter ones with it can add nothing
         for claim in reversed(self.claims):
+            if claim.directive is shown and claim.plain:
+                continue
             strength = claim.strength(now)
             if frozen is not None:
                 strength = max(strength, frozen.get(claim, strength))
@@ -214,19 +235,28 @@ class Line:
                 tail_released, asked = ranks.last_release(self.marks[0]), True
             if tail_released is not None and tail_released + claim.max_age <= now and self._aged(ranks, claim, now):
                 continue
-            if strength >= PROTECTED:
-                want = max(want, length)
-                if length > self.granted:  # cut by the budget: its tail counts as its priority
-                    pieces.append((length, claim.priority, claim))
-                    length = int(self.granted)
-                    if length == 0:
-                        continue
-            if not cut and pieces and pieces[-1][0] == length:
+            if cut:
+                length = self._granted(pieces, claim, strength, length)
+                if length == 0:
+                    continue
+            elif pieces and pieces[-1][0] == length:
                 pieces.pop()  # same end: the stronger one counts alone
             pieces.append((length, strength, claim))
             best = strength
-        self.want = want
+            if not cut and frozen is None and claim.plain and strength != DROPPED:
+                shown = claim.directive
         return _staircase(pieces) if cut else pieces
+
+    def _granted(self, pieces: list[Piece], claim: Claim, strength: int, length: int) -> int:
+        """How much of a claim counts in full; what is cut of it counts as less, and goes to `pieces`."""
+        if length > claim.kept:  # by a quota on a tier: its tail ranks lowest
+            pieces.append((length, min(strength, LOWEST), claim))
+            length = int(claim.kept)
+        granted = min(self.granted, claim.granted)
+        if strength >= PROTECTED and length > granted:  # by the budget: its tail counts as its priority
+            pieces.append((length, claim.priority, claim))
+            length = int(granted)
+        return length
 
     def _aged(self, ranks: Ranks, claim: Claim, now: float) -> bool:
         """Whether a claim was not used for as long as any claim lives; it ends then."""

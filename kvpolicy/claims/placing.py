@@ -88,10 +88,12 @@ class Placing(Settling):
         spread_drops(line.claims)
         line.request = request
         line.running += 1
-        line.granted, line.grace, line.frozen, line.withdraw = inf, inf, None, inf
+        line.uncut()
+        line.grace, line.frozen, line.withdraw = inf, None, inf
         line.replan = inf if replan is None else replan
         self.placed += 1
         self.settle(line, now, lease)
+        self._counted(line, now)
         return line
 
     def leave(self, arrival: Arrival) -> None:
@@ -110,6 +112,7 @@ class Placing(Settling):
                 if line.holder.nameless and stored:
                     line.holder.index[claim.proof] = line
         self.settle(line, now, lease)
+        self._counted(line, now)
 
     def relabel(
         self,
@@ -143,10 +146,11 @@ class Placing(Settling):
                 claim.apply(directive, nameless)
         spread_drops(line.claims)
         self._spread_beyond(line, now)
-        line.granted = inf
+        line.uncut()
         line.replan = inf if replan is None else replan
         self.placed += 1
         self.settle(line, now)
+        self._counted(line, now)
 
     def finish(self, line: Line, made: Iterable[Claim], now: float, classified: bool = False) -> None:
         """An answer ended, and its blocks are released. made: the claims that its request made. Unless it is classified

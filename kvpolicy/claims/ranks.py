@@ -62,9 +62,26 @@ class Ranks(Protocol):
         """Take a mark away; one that is gone already does nothing."""
         ...
 
+    @property
+    def movements(self) -> int:
+        """Blocks moved between tiers so far."""
+        ...
+
+    def on_first_tier(self, mark: Mark, length: int) -> int:
+        """How many of the leading `length` blocks of the mark's prefix are on the first tier."""
+        ...
+
     def last_release(self, mark: Mark, length: int | None = None) -> float | None:
         """When the block that ends the mark's prefix (its leading `length` blocks where given) was released last;
         None while a request holds it. Seconds."""
+        ...
+
+
+class Tally(Protocol):
+    """Distinct blocks of one tier under some prefixes together."""
+
+    def add(self, mark: Mark, length: int) -> int:
+        """Count the leading `length` blocks of a mark's prefix as far as there is room. Returns how many are."""
         ...
 
 
@@ -73,6 +90,10 @@ class Tiers(Ranks, Protocol):
 
     def demote(self, mark: Mark, tier: str, now: float) -> int:
         """Move the mark's prefix down to `tier` as far as no other mark wants it higher. Blocks moved."""
+        ...
+
+    def tally(self, tier: str, room: int) -> Tally:
+        """A count of distinct blocks of a tier, up to `room` of them, valid until the next change."""
         ...
 
     def prefetch(self, mark: Mark, now: float, tier: str = "gpu") -> int:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
+from typing import cast
 
 from kvpolicy.claims.budget import Budget, Limit
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder, OwnerKey, owner_key
-from kvpolicy.claims.ranks import Lease, Mark, Ranks
+from kvpolicy.claims.quotas import Quotas, Share
+from kvpolicy.claims.ranks import Lease, Mark, Ranks, Tiers
 from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.claims.timers import Timers
 from kvpolicy.request import Owner
@@ -32,6 +34,8 @@ class Settling:
         self.ranks = ranks
         self.holders: dict[OwnerKey, Holder] = {}
         self.timers: Timers[Line] = Timers()
+        self.quotas: Quotas | None = None
+        self._moved = 0
         self.budget = Budget(ranks, int(budget * ranks.capacity), self._settle, limits)
         self.replan: Replan = _no_replan
         self.tend: Tend | None = None
@@ -59,6 +63,22 @@ class Settling:
                 self._drop(line, now)
             else:
                 self.settle(line, now)
+        moved = self.ranks.movements
+        if moved != self._moved:  # what came up counts in the budget of the first tier
+            self._moved = moved
+            self.budget.keep_whole(now)
+        if self.quotas is not None:
+            self.quotas.keep(now)
+
+    def share(self, shares: tuple[Share, ...]) -> None:
+        """Keep quotas on tiers from now on."""
+        self.quotas = Quotas(cast(Tiers, self.ranks), shares, self.settle) if shares else None
+
+    def _counted(self, line: Line, now: float) -> None:
+        """What a line covers has changed: whether its groups still fit into their tiers."""
+        if self.quotas is not None:
+            self.quotas.changed(line)
+            self.quotas.keep(now)
 
     def holder(self, owner: Owner) -> Holder | None:
         """What is kept of an owner; None when it holds nothing."""
@@ -135,6 +155,8 @@ class Settling:
         line.replan = inf
         self.timers.disarm(line)
         self._unprotect(line)
+        if self.quotas is not None:
+            self.quotas.changed(line)
         self._told.pop(line, None)
         if line.manual:
             for key in [key for key, other in holder.manual.items() if other is line]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from kvpolicy import words
 
 DROPPED = -1
+LOWEST = 0  # of what may be sent again
 DEFAULT = words.DEFAULT_PRIORITY
 PROTECTED = 200  # a protected block of priority p stands at PROTECTED + p
 

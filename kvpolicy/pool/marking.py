@@ -85,6 +85,19 @@ class Marking(Requests):
             run = at_length(run, length)
         return None if run is None or run.refs else run.released_at
 
+    def on_first_tier(self, mark: Mark, length: int) -> int:
+        """How many of the leading `length` blocks of the mark's prefix are on the GPU: the leading ones, as tiers never
+        rise along a prompt."""
+        run = mark.run
+        while run is not None and run.tier is not self.gpu:
+            run = run.parent
+        return 0 if run is None else min(length, run.end)
+
+    @property
+    def movements(self) -> int:
+        """Blocks moved between tiers so far, in whatever direction."""
+        return sum(self._movement.moved.values()) if self._movement is not None else 0
+
     def held_prefix(self, mark: Mark) -> int:
         """Blocks of its prefix that running requests hold."""
         run = mark.run

@@ -21,6 +21,7 @@ from kvpolicy.pool.mark import Mark
 from kvpolicy.pool.marking import Marking
 from kvpolicy.pool.requests import as_list
 from kvpolicy.pool.run import BlockHash
+from kvpolicy.pool.tally import Tally
 
 
 class Pool(Marking):
@@ -91,6 +92,10 @@ class Pool(Marking):
     def moved(self) -> dict[tuple[str, str], int]:
         """Blocks moved so far, by (from, to)."""
         return dict(self._movement.moved) if self._movement is not None else {}
+
+    def tally(self, tier: str, room: int) -> Tally:
+        """A count of distinct blocks of `tier` under some prefixes together, up to `room`; valid until a change."""
+        return Tally(next((t for t in self.tiers if t.name == tier), None), room)
 
     @property
     def capacity(self) -> int:

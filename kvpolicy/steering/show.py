@@ -52,7 +52,7 @@ def claim_rows(ledger: Ledger, line: Line, index: int, now: float) -> list[tuple
     for length, strength, claim in line.living(ledger.ranks, now):
         if length <= index:
             continue
-        protected = strength >= PROTECTED and index < line.granted
+        protected = strength >= PROTECTED and index < min(line.granted, claim.granted, claim.kept)
         row = {
             "owner": owner_row(line.holder.owner),
             "kind": None if line.manual else claim.kind,

@@ -24,6 +24,10 @@ MORE = (
     "tool_result { priority: 70 ttl: 4s fixed for: run }\nscratchpad { retention: drop }\n",
     "policy j\nturn { priority: 45 tier: gpu, cpu after 3s, disk after 10s }\ndocument { admit: no }\n"
     "on step_start { turn { prefetch: yes } }\ntool_result { priority: 65 prefetch: 2s tier: cpu, disk after 5s }\n",
+    "policy l\nturn { priority: 60 tier: gpu, cpu after 4s }\nsystem { retention: hold 9s priority: 70 }\n"
+    "limit any per session { gpu: at most 0.02k }\nlimit turn { cpu: at most 30% }\n",
+    "policy m\ntool_result { priority: 70 retention: hold 5s }\nturn { priority: 20 retention: pin }\n"
+    "limit any { gpu: at most 40% }\nlimit turn per tenant { hold: at most 20% of gpu }\n",
     "policy k\nturn when idle() < 5s { priority: 70 }\nsystem { priority: 80 ttl: 20s }\n"
     "layer later { turn when pressure(gpu) > 40% { priority: 20 } }\n",
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
-from kvpolicy.claims.strength import DEFAULT, PROTECTED
+from kvpolicy.claims.strength import DEFAULT, LOWEST, PROTECTED
 from kvpolicy.language.load import load_text
 from kvpolicy.policy.compile import compile as compile_policy
 from kvpolicy.policy.policy import Policy
@@ -149,8 +149,10 @@ class World:
             strength = claim.strength(self.now)
             if line.frozen is not None and self.now < line.grace:
                 strength = max(strength, line.frozen.get(claim, strength))
-            if strength >= PROTECTED and index >= line.granted:
+            if strength >= PROTECTED and index >= min(line.granted, claim.granted):
                 strength = claim.priority
+            if index >= claim.kept:  # beyond a quota on a tier
+                strength = min(strength, LOWEST)
             best = strength if best is None else max(best, strength)
         return best
 
