@@ -26,12 +26,13 @@ from kvpolicy.policy.policy import Policy
 from kvpolicy.pool import Lease, Pool
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.steering import calls, ladder, show
-from kvpolicy.steering.limits import attributes_of, limits, whole
+from kvpolicy.steering.limits import Sizes, attributes_of, limits, shares, whole
 from kvpolicy.steering.needs import needs
 from kvpolicy.steering.outcome import Outcome, Running
 from kvpolicy.steering.pressure import Pressure
 from kvpolicy.steering.relabel import with_parts
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.gauges import CostModel
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState, ToolCall
 
@@ -64,17 +65,14 @@ class Steering:
         self.now = 0.0
         self.running: dict[str, Running] = {}
         self._keys: dict[Hashable, str] = {}
-        quotas = () if policy is None else limits(policy.quotas, pool.capacity, pool.block_size)
-        self.ledger = Ledger(cast(Ranks, pool), budget=budget, limits=quotas)
-        stated = None if policy is None else whole(policy.quotas, pool.capacity, pool.block_size)
-        if stated is not None:
-            self.ledger.budget.blocks = stated
+        self.ledger = Ledger(cast(Ranks, pool), budget=budget)
         self.ledger.replan = self._replan
         self.state = RunState(() if policy is None else policy.intervals) if state is None else state
         if policy is not None:
             if state is not None:
                 state.watch(policy.intervals)
             pool.listener = self.ledger
+            self._measure(policy)
         self._needs = reads = needs(policy)
         self._until = set(reads.until)
         self._pressure = Pressure(pool, reads.pressing)
@@ -108,7 +106,7 @@ class Steering:
             return outcome
         failed = arrival is None or self._place(running, arrival, now)
         outcome.plan, outcome.failed = running.plan, failed
-        self._replan_pressed(now)
+        self._heed(now)
         outcome._answer = lambda: self._answers(running)
         return outcome
 
@@ -326,6 +324,22 @@ class Steering:
         }
 
     # --- inside -------------------------------------------------------------------------------------------
+
+    def measure(self, cost: CostModel) -> None:
+        """What tokens cost to keep and to lose; quotas in bytes are kept from now on."""
+        self.state.gauges.cost = cost
+        if self.policy is not None:
+            self._measure(self.policy)
+
+    def _measure(self, policy: Policy) -> None:
+        each = self.state.gauges.cost.bytes_per_token
+        capacities = {tier.name: tier.capacity for tier in self.pool.tiers}
+        sizes = Sizes(capacities, self.pool.block_size, None if each is None else each * self.pool.block_size)
+        self.ledger.budget.limits = limits(policy.quotas, sizes)
+        self.ledger.share(shares(policy.quotas, sizes))
+        stated = whole(policy.quotas, sizes)
+        if stated is not None:
+            self.ledger.budget.blocks = stated
 
     def _do_mates_matter(self) -> bool:
         """Whether a step of one owner can change what the policy says of others of its run."""
