@@ -22,10 +22,9 @@ class Directives(Later[Directive]):
         wishes: dict[int, Common] = {}
         if self.distinct:
             values.append(None)  # for the spans of no group, which stands at -1
-            for index, group in zip(drawn.claimed, drawn.groups, strict=False):
-                each = values[group]
-                if each is not None and index >= 0:
-                    wishes[index] = each
+            placed = zip(drawn.claimed, drawn.groups, strict=True)
+            wishes = {index: each for index, group in placed if (each := values[group]) is not None}
+            wishes.pop(-1, None)  # where its position is unknown
         self.wishes: Mapping[int, Common] = wishes
         spans = drawn.layout.spans
         super().__init__(

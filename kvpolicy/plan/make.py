@@ -58,10 +58,13 @@ def plan(policy: Resolver | None, request: Request, state: State, now: float, dr
     if drawn is None or not drawn.fits(policy, request, state):
         drawn = Outline(policy, request, state, None if drawn is None else drawn.layout)
     answers = _ask(policy, drawn, state, now)
-    valid_until = min([a.lapse for a in answers], default=inf)
-    share, narrowed = narrowest_share({a.share: 0 for a in answers})
+    valid_until, told = inf, bool(drawn.short) or drawn.unplaced is not None
+    for found in answers:
+        told = told or bool(found.strained)
+        valid_until = min(valid_until, found.lapse)
+    share, narrowed = narrowest_share({found.share: 0 for found in answers})
     notices: Sequence[Notice] = ()
-    if drawn.short or drawn.unplaced is not None or narrowed is not None or any(a.strained for a in answers):
+    if told or narrowed is not None:
         notices = Later(lambda: _notices(drawn, answers, narrowed))
     # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
     directives = Directives(drawn, answers)
@@ -73,7 +76,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float) -> list[Ans
     and crossings of one group are those of the others."""
     owner = drawn.request.owner
     idle_since = _idle_since(state, owner)
-    shared: tuple[Guards, Solver] | None = None
+    shared: tuple[Guards, Solver | None] | None = None
     looks = getattr(state, "intervals_of", None)
     look: Look | None = None if looks is None else looks(owner)
     answers: list[Answer] = []
@@ -84,24 +87,24 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float) -> list[Ans
             if kept is not None:
                 answers.append(kept)
                 continue
-        subject = drawn.subjects[group]
         if menu is None:
+            subject = drawn.subject(group)
             verdicts: Mapping[str, Verdict] = policy.resolve(subject, state)
             step = next((at for at in policy.steps(subject, state) if at > now), inf)
         else:
             if quiet:
                 openings = menu.closed
             elif look is None:
-                opening = state.opening
+                opening, subject = state.opening, drawn.subject(group)
                 openings = tuple([opening(interval, subject) for interval in menu.intervals])
             else:
                 openings = tuple([look(interval) for interval in menu.intervals])
-            if looks is None or not menu.of_the_owner:
-                guards, solver = Guards(subject, state), Solver(subject, state)
-            elif shared is None:
-                shared = guards, solver = Guards(subject, state), Solver(subject, state)
-            else:
-                guards, solver = shared
+            alike = looks is not None and menu.of_the_owner
+            guards, solver = shared if alike and shared else (Guards(drawn.subject(group), state), None)
+            if menu.timed and solver is None:
+                solver = Solver(guards.subject, state)
+            if alike:
+                shared = guards, solver
             verdicts = menu.decided(openings, guards)
             step = menu.next_step(openings, solver, now)
         answers.append(answer(drawn.lifetimes[group], verdicts, step, now, idle_since, drawn.answers[group]))

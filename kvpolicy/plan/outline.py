@@ -16,18 +16,22 @@ from kvpolicy.plan.clocks import default_lifetime
 from kvpolicy.plan.notices import unplaced_from
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Owner, Request, Span
 
 
 class Outline:
     """groups: by place in prompt order, the number of the span's group; -1: it holds no token. claimed: the spans in
-    the same order, -1 for one whose position is unknown, of which no directive is made. subjects, menus (None: the
+    the same order, -1 for one whose position is unknown, of which no directive is made. menus (None: the
     policy tells none), lifetimes (where no rule sets one): one for each group. short: stated spans without a full
     block. unplaced: the token from which positions are unknown. answers: the latest of each group, so that one that
     says the same again is the same object."""
 
     __slots__ = (
+        "_facts",
+        "_firsts",
+        "_owner",
         "_policy",
+        "_subjects",
         "_told",
         "answers",
         "claimed",
@@ -37,14 +41,13 @@ class Outline:
         "menus",
         "request",
         "short",
-        "subjects",
         "unplaced",
     )
 
     def __init__(self, policy: Any, request: Request, state: State, layout: Layout | None = None) -> None:
         self.request = request
         self.layout = layout = lay_out(request) if layout is None else layout
-        self.subjects: list[Subject] = []
+        self._firsts: list[tuple[int, dict[str, Any] | None]] = []  # the first span of each group
         self.menus: list[Menu | None] = []
         self.lifetimes: list[str] = []
         self.unplaced = unplaced = unplaced_from(request.extra) if request.extra else None
@@ -52,10 +55,10 @@ class Outline:
         self._policy = policy
         told = _told(state, request.owner)
         self._told: Mapping[str, object] | None = told
-        facts: dict[str, Any] | None = None
+        self._facts: dict[str, Any] | None = None
         owner, size, given = request.owner, request.block_size, layout.given
         # A state that tells spans apart by more than their owner is asked for each of them.
-        menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu", None)
+        menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu_of", None)
         kind_blind = getattr(state, "kind_blind", False)
         selectable: frozenset[str] = frozenset() if menu_of is None else policy.selectable
         by_kind = menu_of is not None and "tokens" not in selectable
@@ -63,8 +66,7 @@ class Outline:
         shared: dict[object, int] = {}
         groups: list[int] = []
         short: set[int] = set()
-        self.groups, self.short = groups, short
-        spans = layout.spans
+        self.groups, self.short, spans = groups, short, layout.spans
         for index in layout.order:
             span = spans[index]
             kind, start, end, own = span.kind, span.start, span.end, span.attributes
@@ -77,36 +79,46 @@ class Outline:
             plain = by_kind and (not own or ("branch" not in own and selectable.isdisjoint(own)))
             group = known.get(kind) if plain else None
             if group is None:
-                if facts is None:
-                    facts = _facts(request, told)
-                attributes = facts if end is None else {**facts, "tokens": end - start}
-                if own:
-                    attributes = self._with_own(attributes, own, owner, state)
-                group = self._group(Subject(kind, attributes, owner, index), menu_of, kind_blind, shared)
-                menu = self.menus[group]
-                if plain and menu is not None and menu.of_the_owner:
+                attributes = self._attributes(span, plain, state)
+                menu = None if menu_of is None else menu_of(kind, attributes)
+                lifetime = default_lifetime(kind)
+                alone = menu is None or not menu.of_the_owner
+                key = None if alone else (menu, lifetime if kind_blind else kind)
+                group = len(self.menus) if key is None else shared.setdefault(key, len(self.menus))
+                if group == len(self.menus):
+                    self.menus.append(menu)
+                    self.lifetimes.append(lifetime)
+                    self._firsts.append((index, None if plain else attributes))
+                if plain and not alone:
                     known[kind] = group
             groups.append(group)
         if unplaced is not None:
             self.claimed = [i if (e := spans[i].end) is not None and e <= unplaced else -1 for i in layout.order]
         self.answers: Sequence[Answer | None] = [None] * len(self.menus)
+        self._subjects: list[Subject | None] = [None] * len(self.menus)
+        self._owner = owner
 
-    def _group(
-        self, subject: Subject, menu_of: Callable[[Subject], Menu] | None, kind_blind: bool, shared: dict[object, int]
-    ) -> int:
-        """The number of the group of one span; a new one where no other is sure to get the same answer."""
-        menu = None if menu_of is None else menu_of(subject)
-        lifetime = default_lifetime(subject.kind)
-        key = None if menu is None or not menu.of_the_owner else (menu, lifetime if kind_blind else subject.kind)
-        group = None if key is None else shared.get(key)
-        if group is None:
-            group = len(self.menus)
-            self.subjects.append(subject)
-            self.menus.append(menu)
-            self.lifetimes.append(lifetime)
-            if key is not None:
-                shared[key] = group
-        return group
+    def subject(self, group: int) -> Subject:
+        """The first span of a group, as rules see it."""
+        subject = self._subjects[group]
+        if subject is None:
+            index, attributes = self._firsts[group]
+            span = self.layout.spans[index]
+            if attributes is None:
+                attributes = self._attributes(span, False, None)
+            subject = self._subjects[group] = Subject(span.kind, attributes, self._owner, index)
+        return subject
+
+    def _attributes(self, span: Span, plain: bool, state: State | None) -> dict[str, Any]:
+        """What rules see of a span besides its kind; for a plain one, where the policy reads nothing of its own, what
+        all spans have in common will do."""
+        facts = self._facts
+        if facts is None:
+            facts = self._facts = _facts(self.request, self._told or {})
+        if plain:
+            return facts
+        attributes = facts if span.end is None else {**facts, "tokens": span.end - span.start}
+        return self._with_own(attributes, span.attributes, self.request.owner, state) if span.attributes else attributes
 
     def fits(self, policy: Any, request: Request, state: State) -> bool:
         """Whether a new one of this request would be the same: what events said of the owner's branch is."""
@@ -114,7 +126,9 @@ class Outline:
             return False
         return _told(state, request.owner) == self._told
 
-    def _with_own(self, facts: dict[str, Any], own: Mapping[str, object], owner: Owner, state: State) -> dict[str, Any]:
+    def _with_own(
+        self, facts: dict[str, Any], own: Mapping[str, object], owner: Owner, state: State | None
+    ) -> dict[str, Any]:
         """The facts of a span with attributes of its own, which replace the request's, except what comes from
         authentication. A span labelled with another branch has that branch's rank, score and status."""
         stated = {n: value for n, value in own.items() if value is not None and n not in words.TRUSTED_ATTRIBUTES}

@@ -78,13 +78,17 @@ class Policy:
 
     def menu(self, subject: Subject) -> Menu:
         """The rules and limits that reach a span, whatever the state."""
-        key = self._buckets.key(subject.kind, subject.attributes)
+        return self.menu_of(subject.kind, subject.attributes)
+
+    def menu_of(self, kind: str, attributes: Mapping[str, object]) -> Menu:
+        """`menu`, from what selectors read of a span: its kind and the attributes among `selectable`."""
+        key = self._buckets.key(kind, attributes)
         menu = self._menus.get(key)
         if menu is None:
             if len(self._menus) >= _MENUS_KEPT:
                 self._menus.clear()
                 self._distinct.clear()
-            menu = Menu(subject.kind, subject.attributes, self.rules, self.clamps, self.order)
+            menu = Menu(kind, attributes, self.rules, self.clamps, self.order)
             menu = self._menus[key] = self._distinct.setdefault(menu.same_as(), menu)
         return menu
 

@@ -113,11 +113,17 @@ class Menu:
         """`verdicts`, from the menu's intervals as they stand and guards that may have been asked for other spans."""
         return self._verdicts(guards.subject, guards.state, openings, None, guards)
 
-    def next_step(self, openings: Openings, solver: Solver, now: float) -> float:
-        """The first of `steps` after `now`, of this menu and whatever else the solver has watched; inf for none."""
-        if self._ever_timed or openings is not self.closed:
-            self._watch(openings, solver)
-        return min((at for at in solver.times if at > now), default=math.inf)
+    def next_step(self, openings: Openings, solver: Solver | None, now: float) -> float:
+        """The first of `steps` after `now`, of this menu and whatever else the solver has watched; inf for none.
+        solver: may be missing where the menu is not `timed`."""
+        soonest = math.inf
+        for opening in openings:
+            if opening is not None and opening.grace_until is not None and now < opening.grace_until < soonest:
+                soonest = opening.grace_until
+        if solver is None:
+            return soonest
+        self._watch(openings, solver)
+        return min(soonest, *[at for at in solver.times if at > now], math.inf)
 
     def _openings(self, subject: Subject, state: State) -> Openings:
         if not self.intervals:
@@ -198,13 +204,13 @@ class Menu:
         if not self._ever_timed and openings.count(None) == len(openings):
             return ()
         solver = Solver(subject, state)
+        for opening in openings:
+            if opening is not None and opening.grace_until is not None and opening.grace_until > solver.now:
+                solver.times.add(opening.grace_until)
         self._watch(openings, solver)
         return tuple(sorted(solver.times))
 
     def _watch(self, openings: Openings, solver: Solver) -> None:
-        for opening in openings:
-            if opening is not None and opening.grace_until is not None and opening.grace_until > solver.now:
-                solver.times.add(opening.grace_until)
         for rule in self.timed:
             at = self.position(rule)
             if at is None or openings[at] is not None:
