@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kvpolicy.faults import ERROR, Diagnostic, InputFault, Note, Place
 from kvpolicy.language import codes, syntax
-from kvpolicy.language.parse import LARGEST_TEXT, ParseResult, parse
+from kvpolicy.language.parse import LARGEST_TEXT, MOST_RULES, ParseResult, parse, too_many
 from kvpolicy.language.spelling import nearest
 
 SUFFIX = ".kvp"
@@ -128,6 +128,9 @@ class _Loader:
             return None
 
     def result(self) -> LoadResult:
+        rules = [rule for member in self.members for rule in member.file.rules]
+        if len(rules) > MOST_RULES:  # no further check is of use
+            return LoadResult(None, (too_many(rules[MOST_RULES].place),), skipped=tuple(self.skipped))
         files = syntax.FileSet(tuple(self.members))
         faulty = any(fault.severity == ERROR for fault in self.faults)
         return LoadResult(None if faulty else files, tuple(self.faults), files, tuple(self.skipped))

@@ -22,7 +22,10 @@ from kvpolicy.language.grammar import parser
 from kvpolicy.language.recover import Recovery
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes
+MOST_RULES = 20_000  # of one set of files: beyond, comparing rules with each other would take minutes
 _MANY = 1000  # open parentheses
+_MOST_BLOCKS = 2 * MOST_RULES  # `{` of one text, tests and limits included: told before minutes of parsing
+_BLOCKS = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\{')
 _PARENTHESES = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|[()]')
 T = TypeVar("T")
 _LARGE = 20_000  # characters from which the collector is stopped while parsing
@@ -81,7 +84,21 @@ def unusable(text: str, name: str) -> Diagnostic | None:
         line, column = before.count("\n") + 1, nul - (before.rfind("\n") + 1) + 1
         message = "this is a binary file: it holds a NUL character, which no policy text does"
         return codes.UNUSABLE.at(Place(name, line, column), message)
+    if text.count("{") > _MOST_BLOCKS:
+        begins = [piece.start() for piece in _BLOCKS.finditer(text) if piece.group() == "{"]
+        if len(begins) > _MOST_BLOCKS:
+            return too_many(_place(text, name, begins[MOST_RULES]))
     return _too_deep(text, name) if text.count("(") > _MANY else None
+
+
+def too_many(place: Place) -> Diagnostic:
+    """A set of more rules than can be compared with each other."""
+    message = f"{MOST_RULES:,} rules, limits and tests stand before this place, and a policy has no more"
+    return codes.UNUSABLE.at(place, message, fix="write one rule for many agents or tools, such as `[agent in {a, b}]`")
+
+
+def _place(text: str, name: str, at: int) -> Place:
+    return Place(name, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
 
 def _too_deep(text: str, name: str) -> Diagnostic | None:
@@ -90,12 +107,9 @@ def _too_deep(text: str, name: str) -> Diagnostic | None:
     for piece in _PARENTHESES.finditer(text):
         depth += {"(": 1, ")": -1}.get(piece.group(), 0)
         if depth > _MANY:
-            begin = piece.start()
-            line, column = text.count("\n", 0, begin) + 1, begin - text.rfind("\n", 0, begin)
             message = f"more than {_MANY} parentheses stand open here"
-            return codes.SYNTAX.at(
-                Place(name, line, column), message, fix="name a part of it with `let` and use the name"
-            )
+            fix = "name a part of it with `let` and use the name"
+            return codes.SYNTAX.at(_place(text, name, piece.start()), message, fix=fix)
     return None
 
 
