@@ -89,6 +89,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--command", action="append", choices=list(MAKERS), help="only this one; may be repeated")
     parser.add_argument("--evidence", action="store_true", help="also write docs/evidence/fuzz-DATE.md")
+    parser.add_argument("--commit", help="of the tree that runs, where git cannot say it (an exported copy)")
     parser.add_argument("--again", type=Path, metavar="FOLDER", help="run the case of a finding again")
     args = parser.parse_args()
     if args.again is not None:
@@ -136,14 +137,15 @@ def summary(processes: list[Process], seconds: float, seed: int) -> tuple[str, b
 
 
 def _evidence(text: str, args: argparse.Namespace) -> None:
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    commit = args.commit or asked.stdout.strip() or "unknown"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     page = ROOT / "docs" / "evidence" / f"fuzz-{today}.md"
     page.parent.mkdir(parents=True, exist_ok=True)
     shown = "\n".join(line.split("   ")[0] for line in text.splitlines())
     page.write_text(
         f"# Fuzzing, {today}\n\n`make fuzz SECONDS={args.seconds:g} SEED={args.seed}` at commit "
-        f"{commit.stdout.strip() or 'unknown'}, {args.workers} processes, Python {sys.version.split()[0]}.\n\n"
+        f"{commit}, {args.workers} processes, Python {sys.version.split()[0]}.\n\n"
         f"What counts as wrong: `tests/fuzz/trying.py`. What was found and mended: `tests/fuzz/found/`.\n\n"
         f"```text\n{shown}\n```\n"
     )
