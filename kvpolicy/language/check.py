@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 
 from kvpolicy.faults import ERROR, Diagnostic, Place
 from kvpolicy.language import syntax
+from kvpolicy.language.check_limits import check_limits
 from kvpolicy.language.check_names import check_definitions, check_layers, check_over, check_uses, check_workflows
-from kvpolicy.language.check_rules import check_limits, check_rules
+from kvpolicy.language.check_rules import check_rules
 from kvpolicy.language.check_tests import check_tests
 from kvpolicy.language.lets import check_lets
 from kvpolicy.language.load import LoadResult

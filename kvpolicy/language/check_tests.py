@@ -6,7 +6,7 @@ from kvpolicy import words
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_conditions import check_event, check_match
 from kvpolicy.language.check_names import rule_known, twice_in, unknown
-from kvpolicy.language.check_rules import check_value
+from kvpolicy.language.check_values import check_value
 from kvpolicy.language.phrase import phrase
 from kvpolicy.language.types import INT, PARTS, PLAIN, Typer
 

@@ -17,7 +17,8 @@ from lark.exceptions import UnexpectedInput
 
 from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import codes, syntax
-from kvpolicy.language.build import Builder, LayerBlock, flat
+from kvpolicy.language.build import Builder
+from kvpolicy.language.build_rules import LayerBlock, flat
 from kvpolicy.language.grammar import parser
 from kvpolicy.language.recover import Recovery
 

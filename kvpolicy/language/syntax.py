@@ -2,6 +2,9 @@
 
 `parse` makes it from text, `load` gathers the files of one call, `check` and `policy.compile` read it. Nothing
 here is resolved: names are as written, aliases (`hbm`) and units included.
+
+One file, longer than the others: the tree is a single table that is read from top to bottom, and its classes name
+each other.
 """
 
 from __future__ import annotations

@@ -1,32 +1,24 @@
-"""What went wrong, in the author's words: from the unexpected word and what could have stood there to one message.
+"""What went wrong, in the author's words: slips that have a sentence of their own, most telling first.
 
-`recover` makes a `Fault` of what the parser reports; the sentences speak of rules, properties, tiers and units, never
-of the grammar.
+Takes the `Fault` that `recover` makes of what the parser reports; what no sentence here knows is told by `expected`.
+The sentences speak of rules, properties, tiers and units, never of the grammar.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-
-from lark import Token
 
 from kvpolicy import words
-from kvpolicy.faults import Diagnostic, Note, Place
+from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes
-from kvpolicy.language.build import reserved
 from kvpolicy.language.build_expressions import unit_fault
+from kvpolicy.language.build_names import reserved
+from kvpolicy.language.expected import HARD, expected, instead, listed
+from kvpolicy.language.met import Fault, Piece, pieces
 
-_PIECE = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\d+(?:\.\d+)?[A-Za-z_%]*|[A-Za-z_][A-Za-z0-9_]*|->|[<>!]=|\S')
 _AFTER_KIND = frozenset({"{", "[", ",", "when", "over"})
 _BARE_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HARD = frozenset((*words.STATEMENT_WORDS, *words.CLAUSE_WORDS, *words.TEST_WORDS))
-_SYMBOLS = {
-    "ARROW": "->", "COMMA": ",", "COLON": ":", "DOT": ".", "EQ": "=", "LBRACE": "{", "RBRACE": "}", "LSQB": "[",
-    "RSQB": "]", "LPAR": "(", "RPAR": ")",
-}  # fmt: skip
-_VALUE_TERMINALS = {"QUANTITY", "LPAR", "MINUS"}
 # After these a name is being given or asked for.
 _BEFORE_NAMES = {"let", "layer", "layers", "policy", "use", "as", "with", "workflow", "agent", "tool", "barrier"} | {
     "loop", "over", "->", "by",
@@ -45,57 +37,6 @@ _INSTEAD = {
 }
 
 
-@dataclass(slots=True)
-class Piece:
-    """A word or sign of the text, by where it stands."""
-
-    text: str
-    start: int
-
-
-@dataclass(slots=True)
-class Fault:
-    """What the parser met. `accepted`: names of what could have stood there. `unclosed_at`: set by `describe` where a
-    `}` is missing, to the position that it is missing before; `swallowed_at`: where a statement without its end has
-    taken the first word of the next, to that word."""
-
-    text: str
-    file: str
-    token: Token
-    start: int
-    accepted: frozenset[str]
-    block: str
-    opening: Token | None
-    unclosed_at: int | None = field(default=None)
-    swallowed_at: int | None = field(default=None)
-
-    def before(self) -> list[Piece]:
-        """The words and signs in front, last first, at most six, from this line and the few above it."""
-        begin = self.start
-        for _ in range(6):
-            begin = max(0, self.text.rfind("\n", 0, max(0, begin)))
-        pieces = [
-            Piece(found.group(), found.start())
-            for found in _PIECE.finditer(self.text, begin, self.start)
-            if not found.group().startswith("#")
-        ]
-        return pieces[:-7:-1]
-
-    def place(self, start: int, length: int = 1) -> Place:
-        """The place of a stretch of the text."""
-        line = self.text.count("\n", 0, start) + 1
-        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
-        return Place(self.file, line, column, line, column + length)
-
-    def at_line_start(self, start: int) -> bool:
-        """Whether nothing but blanks stands in front on its line."""
-        return not self.text[self.text.rfind("\n", 0, start) + 1 : start].strip()
-
-    def same_line(self, one: int, other: int) -> bool:
-        """Whether no line ends between the two positions."""
-        return "\n" not in self.text[min(one, other) : max(one, other)]
-
-
 def describe(fault: Fault) -> Diagnostic:
     """The one message of a fault. Sets `fault.unclosed_at` where a `}` is missing."""
     before = fault.before()
@@ -103,7 +44,7 @@ def describe(fault: Fault) -> Diagnostic:
         told = tell(fault, before)
         if told is not None:
             return told
-    return _expected(fault, before)
+    return expected(fault, before)
 
 
 # --- special faults, most telling first ---------------------------------------------------------------------
@@ -126,9 +67,7 @@ def _end_of_text(fault: Fault, before: list[Piece]) -> Diagnostic | None:
         return codes.SYNTAX.at(place, f"this '{sign}' is never closed", fix=f"write `{other}` where it ends")
     last = before[0] if before else Piece("", 0)
     place = fault.place(last.start, max(1, len(last.text)))
-    return codes.SYNTAX.at(
-        place, f"the text ends after '{last.text}'; expected {_list(fault, before)}", fix=_fix(fault)
-    )
+    return codes.SYNTAX.at(place, f"the text ends after '{last.text}'; expected {listed(fault)}", fix=instead(fault))
 
 
 def _unit(fault: Fault, before: list[Piece]) -> Diagnostic | None:
@@ -145,7 +84,7 @@ def _unit(fault: Fault, before: list[Piece]) -> Diagnostic | None:
         or not fault.same_line(number.start, word.start)
     ):
         return None
-    if word.text in words.PROPERTIES or word.text in _HARD or word.text in words.SPAN_KINDS:
+    if word.text in words.PROPERTIES or word.text in HARD or word.text in words.SPAN_KINDS:
         return None
     if word.start < fault.start:
         fault.swallowed_at = fault.start  # what was met is no part of it
@@ -170,8 +109,8 @@ def _unclosed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     fault.unclosed_at = missing
     sign, other = str(opening), {"{": "}", "[": "]", "(": ")"}[str(opening)]
     opened = fault.place(opening.start_pos or 0)
-    found = _PIECE.match(fault.text, missing)
-    word = found.group() if found else ""
+    rest = fault.text[missing:].partition("\n")[0]
+    word = next((piece.text for piece in pieces(rest, 0, len(rest))), "")
     return codes.SYNTAX.at(
         opened,
         f"this '{sign}' is not closed before '{word}' in line {fault.place(missing).line}",
@@ -202,25 +141,25 @@ def _swallowed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
 def _rule_head(fault: Fault) -> int | None:
     """The start of the fault's line where a rule begins on it: a kind, or a label and a kind."""
     begin = fault.text.rfind("\n", 0, fault.start) + 1
-    pieces = [Piece(found.group(), found.start()) for found in _PIECE.finditer(fault.text, begin, fault.start)]
+    on_line = pieces(fault.text, begin, fault.start)
     kinds = {*words.SPAN_KINDS, words.ANY_KIND}
-    if not pieces or (fault.opening is not None and (fault.opening.start_pos or 0) >= begin):
+    if not on_line or (fault.opening is not None and (fault.opening.start_pos or 0) >= begin):
         return None
-    labelled = len(pieces) > 2 and pieces[1].text == ":" and pieces[0].text not in words.PROPERTIES
-    head = pieces[2] if labelled else pieces[0]
-    return pieces[0].start if head.text in kinds else None
+    labelled = len(on_line) > 2 and on_line[1].text == ":" and on_line[0].text not in words.PROPERTIES
+    head = on_line[2] if labelled else on_line[0]
+    return on_line[0].start if head.text in kinds else None
 
 
 def _reserved(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     token = str(fault.token)
     last = before[0] if before else None
-    if token in {":", "="} and last is not None and last.text in _HARD:
+    if token in {":", "="} and last is not None and last.text in HARD:
         return reserved(last.text, fault.place(last.start, len(last.text)), quotable=token == ":")
-    if token in _HARD and fault.block in {"file", "layer", "on"}:
+    if token in HARD and fault.block in {"file", "layer", "on"}:
         follows = fault.text[fault.start + len(token) :].lstrip(" \t")[:1]
         if follows == ":":
             return reserved(token, fault.place(fault.start, len(token)))
-    if token not in _HARD or last is None or not fault.same_line(last.start, fault.start):
+    if token not in HARD or last is None or not fault.same_line(last.start, fault.start):
         return None
     if "NAME" in fault.accepted and last.text in _BEFORE_NAMES:
         return reserved(token, fault.place(fault.start, len(token)), quotable="STRING" in fault.accepted)
@@ -267,86 +206,3 @@ def _ladder(fault: Fault, before: list[Piece]) -> Diagnostic | None:
             place, message, fix=f"write `, {before[0].text}`: the steps of a ladder are separated by commas"
         )
     return None
-
-
-# --- the general case ---------------------------------------------------------------------------------------
-
-
-def _expected(fault: Fault, before: list[Piece]) -> Diagnostic:
-    place = fault.place(fault.start, max(1, len(str(fault.token))))
-    found = _short(str(fault.token))
-    after = f" after '{_short(before[0].text)}'" if before else ""
-    return codes.SYNTAX.at(place, f"expected {_list(fault, before)}{after}, found '{found}'", fix=_fix(fault, before))
-
-
-def _list(fault: Fault, before: list[Piece]) -> str:
-    """What could have stood there, shortest telling form."""
-    accepted = fault.accepted
-    if "COLON" in accepted and fault.block == "body":
-        return "':'"
-    if "POLICY" in accepted and "QUANTITY" not in accepted and "LBRACE" not in accepted:
-        return "a rule or a statement"
-    names: list[str] = []
-    if accepted >= _VALUE_TERMINALS:
-        names.append("a value")
-        accepted -= {"QUANTITY", "LPAR", "MINUS", "NAME", "STRING", "WORKFLOW", "NOT", "HOLD", "AT"}
-    elif "LSQB" in accepted and "NAME" in accepted and "RBRACE" not in accepted and fault.block != "body":
-        names.append("a span kind" if "EQ" not in accepted else "a name")
-        accepted -= {"LSQB", "NAME", "LABEL"}
-    elif "NAME" in accepted or "WORD" in accepted or "STRING" in accepted:
-        if fault.block in {"body"} and "RBRACE" in accepted:
-            names.append("a property")
-        elif accepted & {"NAME", "WORD"}:
-            names.append("a name")
-        else:
-            names.append('a "string"')
-    if "QUANTITY" in accepted and "a value" not in names:
-        names.append("a number")
-    if "INT" in accepted:
-        names.append("a whole number")
-    symbols = [
-        f"'{_SYMBOLS[name]}'"
-        for name in ("COLON", "EQ", "COMMA", "LBRACE", "RBRACE", "LSQB", "RSQB", "LPAR", "RPAR", "ARROW")
-        if name in accepted
-    ]
-    keywords = sorted(
-        f"`{name.lower()}`" for name in accepted if name.lower() in _HARD | {"after", "fixed", "for", "hold"}
-    )
-    operators = {"PLUS", "STAR"} <= fault.accepted
-    if operators:  # after a complete value nearly everything may follow; name what ends it
-        keywords = [word for word in keywords if word in {"`of`", "`for`"}]
-        symbols = [sign for sign in symbols if sign in {"'{'", "'}'", "']'", "')'", "','"}]
-    names += symbols + keywords
-    if not names:
-        names = ["an operator" if operators else "something else"]
-    names = names[:5]
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
-
-
-def _fix(fault: Fault, before: list[Piece] | None = None) -> str:
-    accepted = fault.accepted
-    last = before[0].text if before else ""
-    if "COLON" in accepted and fault.block == "body" and last:
-        return f"write `{last}: …`"
-    if accepted >= _VALUE_TERMINALS:
-        return "write a value there, such as 80, 30s or yes"
-    if "RPAR" in accepted or "RSQB" in accepted:
-        return f"write `{')' if 'RPAR' in accepted else ']'}` there"
-    if {"PLUS", "STAR"} <= accepted:
-        return "remove it, or write an operator between the two values"
-    if fault.block == "body" and "NAME" in accepted:
-        return "write a property, such as `priority: 40`"
-    for name in ("EQ", "ARROW", "LBRACE"):
-        if name in accepted:
-            return f"write `{_SYMBOLS[name]}` there"
-    if "POLICY" in accepted:
-        return "start a rule, such as `turn { priority: 40 }`, or a statement, such as `let` or `layer`"
-    if accepted & {"AT", "MOST", "LEAST"}:
-        return "write `at most …` or `at least …`"
-    if "NAME" in accepted or "WORD" in accepted:
-        return "write a name there"
-    return "write a text in double quotes there" if "STRING" in accepted else "write it there"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "…"
