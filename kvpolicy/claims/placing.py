@@ -88,6 +88,7 @@ class Placing(Settling):
         spread_drops(line.claims)
         line.request = request
         line.running += 1
+        line.cut = line.cut or self.limited  # claims taken over from other lines were perhaps cut there
         line.uncut()
         line.grace, line.frozen, line.withdraw = inf, None, inf
         line.replan = inf if replan is None else replan
@@ -230,7 +231,9 @@ class Placing(Settling):
         else:
             self._forget_ends(base, base.claims)
             last = base.claims[-1] if base.claims else None
-            if last is not None and last.length > last.full:  # a partial block's name is of one request only
+            if last is None:  # whatever prompt it stood on, nothing ties it there any more
+                base.loosen(self.ranks, 0, now)
+            elif last.length > last.full:  # a partial block's name is of one request only
                 base.loosen(self.ranks, last.full, now)
         return base, gone
 

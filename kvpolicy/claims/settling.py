@@ -80,6 +80,11 @@ class Settling:
             self.quotas.changed(line)
             self.quotas.keep(now)
 
+    @property
+    def limited(self) -> bool:
+        """Whether anything but the budget of the whole may cut claims."""
+        return self.quotas is not None or bool(self.budget.limits)
+
     def holder(self, owner: Owner) -> Holder | None:
         """What is kept of an owner; None when it holds nothing."""
         return self.holders.get(owner_key(owner))

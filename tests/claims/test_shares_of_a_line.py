@@ -50,3 +50,12 @@ def test_a_hold_starts_when_the_last_request_with_the_span_lets_go() -> None:
     world.at(30).steering.cancel(second, 30.0)
     assert world.at(39.9).protected("abcd") == 2
     assert world.at(40).protected("abcd") == 0
+
+
+def test_a_line_that_lost_its_claims_leaves_the_prompt_it_stood_on() -> None:
+    world = World("policy p\nturn { priority: 80 }\n")
+    world.request(S, "abcd", spans(("turn", 4)))
+    world.steering.release(S, 0.0)
+    world.ask(S, "abxy", spans(("turn", 4)), finished=True)
+    assert (world.ranks("abxy"), world.ranks("abcd")) == ([80] * 4, [80, 80, 35, 35])
+    world.check()
