@@ -20,8 +20,8 @@ _STEPS = frozenset({"steps_to_next_use", "next_use", "reuse_probability"})  # wh
 class Needs:
     """tiers: it says where blocks may lie. events: an event can change what it says. drifts: so can time, apart from
     the claims' own clocks. steps, fan_out: so can what others of the run do. hits: it asks what others left behind.
-    ahead: it wants blocks brought up before their next use. until: events that end a hold. pressed: kinds of spans
-    for which it reads the pressure of a tier, and those tiers."""
+    density: it asks how worthwhile it is to wait. ahead: it wants blocks brought up before their next use. until:
+    events that end a hold. pressed: kinds of spans for which it reads the pressure of a tier, and those tiers."""
 
     tiers: bool = False
     events: bool = False
@@ -29,6 +29,7 @@ class Needs:
     steps: bool = False
     fan_out: bool = False
     hits: bool = False
+    density: bool = False
     ahead: bool = False
     until: frozenset[str] = frozenset()
     pressed: frozenset[str] = frozenset()
@@ -53,6 +54,7 @@ def needs(policy: Policy | None) -> Needs:
         steps=bool(asked & _STEPS),
         fan_out="fan_out" in asked,
         hits="hits" in asked,
+        density="hit_density" in asked,
         ahead=any("prefetch" in rule.values for rule in policy.rules),
         until=frozenset(_ends_of_holds(policy)),
         pressed=frozenset(kind for kinds, _ in pressed for kind in kinds),

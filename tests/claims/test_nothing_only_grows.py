@@ -63,7 +63,7 @@ def test_requests_whose_planning_breaks_leave_nothing(monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("kvpolicy.steering.steering.plan", broken)
+    monkeypatch.setattr("kvpolicy.steering.replanning.plan", broken)
     world = World(POLICY)
     for number in range(50):
         world.ask(Owner(session=f"s{number}"), ["a"], spans(("system", 1)))

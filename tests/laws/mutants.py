@@ -19,8 +19,7 @@ from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import Ledger
 from kvpolicy.claims.line import Line
 from kvpolicy.pool import Pool
-from kvpolicy.steering import Steering
-from kvpolicy.steering import steering as steering_module
+from kvpolicy.steering import Steering, replanning, requests
 from tests.claims import test_chains_and_what_is_dead as chains
 from tests.laws import (
     test_law_1_prefix,
@@ -204,19 +203,19 @@ def _the_newcomer_is_always_cut(patch: Patch) -> None:
 
 
 def _time_of_day_matters(patch: Patch) -> None:
-    made = steering_module.plan
+    made = replanning.plan
     mood = Random(9)  # irregular, so that two runs of one history meet it at different steps
 
     def moody(policy: Any, request: Any, state: Any, now: float, *drawn: Any) -> Any:
         plan = made(policy, request, state, now, *drawn)
         return made(None, request, state, now) if mood.random() < 0.3 else plan
 
-    patch.setattr(steering_module, "plan", moody)
+    patch.setattr(replanning, "plan", moody)
 
 
 def _faults_are_passed_on(patch: Patch) -> None:
     def place(self: Steering, running: Any, arrival: Any, now: float) -> bool:
-        made = steering_module.plan(self.policy, running.request, self.state, now)
+        made = replanning.plan(self.policy, running.request, self.state, now)
         self.ledger.place(arrival, running.hashes, made.directives, running.lease, now)
         return False
 
@@ -224,7 +223,7 @@ def _faults_are_passed_on(patch: Patch) -> None:
 
 
 def _silence(patch: Patch) -> None:
-    patch.setattr(steering_module, "answers", lambda line, now: [])
+    patch.setattr(requests, "answers", lambda line, now: [])
 
 
 def _everything_dies(patch: Patch) -> None:
@@ -240,7 +239,7 @@ def _one_side_request_ends_a_chain(patch: Patch) -> None:
 
 
 _CLOCKS = test_law_7_lapsing_never_raises
-_A_WAY_TO_BREAK = ("kvpolicy.steering.steering.plan", None)
+_A_WAY_TO_BREAK = ("kvpolicy.steering.replanning.plan", None)
 
 MUTANTS = (
     Mutant(

@@ -12,7 +12,7 @@ from kvpolicy.workflow.state import RunState
 from tests.laws.world import POLICIES, SILENT, World, histories, play, spans
 
 PLACES = (
-    ("kvpolicy.steering.steering.plan", None),
+    ("kvpolicy.steering.replanning.plan", None),
     (Ledger, "arrive"),
     (Ledger, "place"),
     (RunState, "arrive"),
@@ -49,7 +49,7 @@ def test_a_request_is_served_whatever_breaks(place: tuple[object, str | None], m
 @settings(max_examples=30)
 def test_a_policy_that_always_breaks_is_no_policy(history: list[tuple[object, ...]], blocks: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kvpolicy.steering.steering.plan", _break)
+        patch.setattr("kvpolicy.steering.replanning.plan", _break)
         broken, alone = World(SILENT, blocks), World(None, blocks)
         for world in (broken, alone):
             play(world, history)

@@ -16,7 +16,7 @@ from kvpolicy.simulate.names import Contender, contender
 from kvpolicy.simulate.replay import Replay
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Call
-from kvpolicy.steering import steering
+from kvpolicy.steering import replanning
 from kvpolicy.steering.steering import Steering
 from tests.simulate.traces_for_tests import call
 
@@ -103,7 +103,7 @@ def test_a_replay_runs_through_plan_claims_and_pool(monkeypatch: pytest.MonkeyPa
     counts = {
         "request": counting(monkeypatch, Steering, "request"),
         "finish": counting(monkeypatch, Steering, "finish"),
-        "plan": counting(monkeypatch, steering, "plan"),
+        "plan": counting(monkeypatch, replanning, "plan"),
         "place": counting(monkeypatch, Ledger, "place"),
         "acquire": counting(monkeypatch, Pool, "acquire"),
         "release": counting(monkeypatch, Pool, "release"),
@@ -116,7 +116,7 @@ def test_a_replay_runs_through_plan_claims_and_pool(monkeypatch: pytest.MonkeyPa
 
 
 def test_lru_is_the_pool_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = counting(monkeypatch, steering, "plan")
+    planned = counting(monkeypatch, replanning, "plan")
     acquired = counting(monkeypatch, Pool, "acquire")
     decisions(trace_of(1, 25), contender("lru").policy())
     assert (planned[0], acquired[0]) == (0, 25)
@@ -137,7 +137,7 @@ def test_a_planning_fault_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(steering, "plan", broken)
+    monkeypatch.setattr(replanning, "plan", broken)
     replay = Replay(POLICY(), 12, 16, Tally("p", False, 12))
     for one in trace_of(1, 5):
         replay.feed(one)

@@ -1,0 +1,150 @@
+"""Ends of requests: done, withdrawn, or preempted for a while; and what an answer turns out to be made of.
+
+Blocks are let go first, as the engine does; faults in what follows cost hints and nothing else (law 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from kvpolicy.blocks import Layout
+from kvpolicy.pool import Lease
+from kvpolicy.request import Request, Span
+from kvpolicy.steering.outcome import Running
+from kvpolicy.steering.relabel import with_parts
+from kvpolicy.steering.requests import Requests
+from kvpolicy.workflow.state import ToolCall
+
+
+class Ending(Requests):
+    """What becomes of running requests."""
+
+    def finish(
+        self,
+        request_id: str,
+        now: float,
+        *,
+        tool_calls: Sequence[ToolCall] = (),
+        finished: bool | None = None,
+        parts: Sequence[Span] = (),
+    ) -> bool:
+        """A request's answer is done. tool_calls: what it asked for; finished True: a human is next; neither: it is
+        not known yet. parts: what the answer is made of, as spans in the place of its output. False for a request that
+        does not run (a late or repeated end has no effect). Raises InputFault for parts that cannot be."""
+        self.advance(now)
+        running = self.running.get(request_id)
+        if running is not None and parts:
+            self._relabel(running, *with_parts(running.request, parts, len(running.hashes)), now)
+        running = self._leave(request_id, all_riders=True)
+        if running is None:
+            return False
+        self.pool.release(running.lease, now)
+        if self.policy is None:
+            return True
+        try:
+            classified = bool(tool_calls) or finished is not None
+            line = running.line
+            if line is not None:
+                self.ledger.finish(line, running.made, now, classified)
+            self.state.answer(running.request, now, tool_calls=tool_calls, finished=finished)
+            if classified:
+                self._came(running.request.owner, "tool_call" if tool_calls else "turn_end", now)
+            if classified and self._needs.events:
+                self._replan_owner(running.request.owner, line, now)
+            elif line is not None:
+                self.ledger.settle(line, now)
+            self._replan_run(running.request.owner, now)
+            self.ledger.heed(now)
+        except Exception:
+            self.counters["failures"] += 1
+        self._replan_pressed(now)
+        return True
+
+    def preempt(self, request_id: str, now: float) -> int | None:
+        """The engine takes a running request's blocks back; it will go on later. Its claims stand, but hold nothing:
+        their clocks run. Returns the blocks released; None for a request that does not run, or is preempted."""
+        self.advance(now)
+        running = self.running.get(request_id)
+        if running is None or running.lease.released:
+            return None
+        self.pool.release(running.lease, now)
+        try:
+            if running.line is not None:
+                self.ledger.settle(running.line, now)
+        except Exception:
+            self.counters["failures"] += 1
+        self._heed(now)
+        return running.lease.length
+
+    def resume(self, request_id: str, now: float) -> Lease | None:
+        """A preempted request goes on: what is left of its blocks is used again (`hits` of the new lease), the rest
+        computed anew. None for a request that is not preempted."""
+        self.advance(now)
+        running = self.running.get(request_id)
+        if running is None or not running.lease.released:
+            return None
+        running.lease = lease = self.pool.acquire(running.hashes[: running.computed], now)
+        try:
+            if running.line is not None:
+                for claim in running.made:
+                    claim.ended = False  # used again
+                self.ledger.grow(running.line, running.hashes, lease, now)
+        except Exception:
+            self.counters["failures"] += 1
+        self._heed(now)
+        return lease
+
+    def cancel(self, request_id: str, now: float) -> bool:
+        """A request is withdrawn; with a grace, so are its claims. A retry that rides on it lives on."""
+        self.advance(now)
+        running = self._leave(request_id, all_riders=False)
+        if running is None:
+            return False
+        if running.riders:
+            return True
+        self.pool.release(running.lease, now)
+        if self.policy is None:
+            return True
+        try:
+            self.state.cancel(running.request.id, now)
+            if running.line is not None:
+                self.ledger.cancel(running.line, running.made, now)
+            self.ledger.heed(now)
+        except Exception:
+            self.counters["failures"] += 1
+        return True
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _leave(self, request_id: str, *, all_riders: bool) -> Running | None:
+        running = self.running.pop(request_id, None)
+        if running is None:
+            return None
+        running.riders.discard(request_id)
+        if all_riders:
+            for rider in running.riders:
+                self.running.pop(rider, None)
+            running.riders.clear()
+        key = (running.request.owner, running.request.key)
+        if running.request.key is not None:
+            if running.riders:
+                self._keys[key] = next(iter(running.riders))
+            else:
+                self._keys.pop(key, None)
+        return running
+
+    def _relabel(self, running: Running, request: Request, layout: Layout, now: float) -> None:
+        """A running request has other spans from now on, with the same blocks."""
+        line, before = running.line, running.request
+        running.request = request
+        if line is None or line.request is not before:
+            return  # another request has taken the line over, and says what its prompt is made of
+        try:
+            made, drawn = self._plan(request, layout, now)
+            self.ledger.relabel(line, request, layout, running.hashes, made.directives, now)
+            running.plan, running.made, line.outline = made, line.claims, drawn
+            line.valid_until = inf if made.valid_until is None else made.valid_until
+            line.replan = self._reread(made) or inf
+        except Exception:
+            self.counters["failures"] += 1
