@@ -16,6 +16,7 @@ from kvpolicy.pool import Pool
 from kvpolicy.request import Request
 from kvpolicy.steering import Steering
 from kvpolicy.steering.begin import begin
+from kvpolicy.steering.pace import PLAN_WITHIN_S, Pace
 
 CAPABILITIES = Capabilities(
     name="memory",
@@ -62,7 +63,7 @@ class Memory:
         """An empty engine under a policy (None: the engine alone). Sizes in blocks, block_size in tokens, budget as a
         share of `blocks`. Raises InputFault for sizes that cannot be."""
         pool = Pool(blocks, block_size=block_size, cpu_blocks=cpu_blocks, disk_blocks=disk_blocks)
-        return begin(policy, pool, budget=budget)
+        return begin(policy, pool, budget=budget, pace=Pace(PLAN_WITHIN_S))
 
 
 adapter = Memory()

@@ -46,18 +46,26 @@ def outline(policy: Resolver | None, request: Request, state: State, layout: Lay
     return None if policy is None else Outline(policy, request, state, layout)
 
 
-def plan(policy: Resolver | None, request: Request, state: State, now: float, drawn: Outline | None = None) -> Plan:
+def plan(
+    policy: Resolver | None,
+    request: Request,
+    state: State,
+    now: float,
+    drawn: Outline | None = None,
+    pace: Callable[[], None] | None = None,
+) -> Plan:
     """The directives of one request at `now` (seconds), in prompt order.
 
     `Directive.span` is the span's place among the stated ones in prompt order; the stretches that no span covers
     follow as turns (`blocks.lay_out`). Without a policy the plan is empty. drawn: an outline of this request; one that
-    no longer fits is drawn anew. Raises InputFault for spans that overlap or leave the prompt.
+    no longer fits is drawn anew. pace: called on the way; what it raises ends the planning. Raises InputFault for spans
+    that overlap or leave the prompt.
     """
     if policy is None:
         return Plan(request.id, now, (), words.DEFAULT_SHARE, None)
     if drawn is None or not drawn.fits(policy, request, state):
         drawn = Outline(policy, request, state, None if drawn is None else drawn.layout)
-    answers = _ask(policy, drawn, state, now)
+    answers = _ask(policy, drawn, state, now, pace)
     valid_until, told = inf, bool(drawn.short) or drawn.unplaced is not None
     for found in answers:
         told = told or bool(found.strained)
@@ -71,7 +79,7 @@ def plan(policy: Resolver | None, request: Request, state: State, now: float, dr
     return Plan(request.id, now, directives, share, None if valid_until == inf else valid_until, notices)
 
 
-def _ask(policy: Resolver, drawn: Outline, state: State, now: float) -> list[Answer]:
+def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None) -> list[Answer]:
     """The policy's answer for each group. Where every function that is read is the owner's alone, the intervals, guards
     and crossings of one group are those of the others."""
     owner = drawn.request.owner
@@ -81,6 +89,8 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float) -> list[Ans
     look: Look | None = None if looks is None else looks(owner)
     answers: list[Answer] = []
     for group, menu in enumerate(drawn.menus):
+        if pace is not None:
+            pace()
         quiet = looks is not None and look is None
         if quiet and menu is not None and menu.quiet is not None:
             kept = menu.quiet.made.get(drawn.lifetimes[group])

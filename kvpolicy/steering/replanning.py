@@ -25,6 +25,7 @@ from kvpolicy.request import Owner, Request
 from kvpolicy.steering import ladder
 from kvpolicy.steering.limits import Sizes, attributes_of, limits, shares, whole
 from kvpolicy.steering.needs import needs
+from kvpolicy.steering.pace import Pace, TimeSpent
 from kvpolicy.steering.pressure import Pressure
 from kvpolicy.workflow.gauges import CostModel
 from kvpolicy.workflow.graph import Graph
@@ -36,14 +37,16 @@ REAP_S = 3600.0  # how often owners of whom nothing was heard for a day are forg
 
 class Replanning:
     """policy None: the pool alone. state: the state of runs, made anew where none is given. budget: the share of the
-    pool that may be protected. counters: `requests plans replans failures`."""
+    pool that may be protected. counters: `requests plans replans failures`, and `overdue`: plans given up for their
+    time. pace: the time that one may take; without a bound until somebody sets one."""
 
     def __init__(
         self, policy: Policy | None, pool: Pool, *, state: RunState | None = None, budget: float = BUDGET
     ) -> None:
         self.policy = policy
         self.pool = pool
-        self.counters = {"requests": 0, "plans": 0, "replans": 0, "failures": 0}
+        self.counters = {"requests": 0, "plans": 0, "replans": 0, "failures": 0, "overdue": 0}
+        self.pace = Pace()
         self.now = 0.0
         self.ledger = Ledger(cast(Ranks, pool), budget=budget)
         self.ledger.replan = self._replan
@@ -108,8 +111,9 @@ class Replanning:
 
     def _plan(self, request: Request, layout: Layout, now: float) -> tuple[Plan, Outline | None]:
         """The first plan of a request, and what its plans have in common."""
+        look = self.pace.start()
         drawn = outline(self.policy, request, self.state, layout)
-        return plan(self.policy, request, self.state, now, drawn), drawn
+        return plan(self.policy, request, self.state, now, drawn, look), drawn
 
     def _came(self, owner: Owner, event: str, now: float) -> None:
         """What an owner holds until this event is held no more."""
@@ -130,7 +134,12 @@ class Replanning:
             return
         for owner in self.state.advance(now):
             self._replan_stale(owner, now, line)
-        made = plan(self.policy, line.request, self.state, now, cast(Outline | None, line.outline))
+        drawn = cast(Outline | None, line.outline)
+        try:
+            made = plan(self.policy, line.request, self.state, now, drawn, self.pace.start())
+        except TimeSpent:  # what was said last stands
+            self.counters["overdue"] += 1
+            return
         self.counters["replans"] += 1
         line.valid_until = inf if made.valid_until is None else made.valid_until
         self.ledger.plan(line, made.directives, now, self._reread(made))

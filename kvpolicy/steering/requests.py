@@ -16,6 +16,7 @@ from kvpolicy.policy.policy import Policy
 from kvpolicy.pool import Pool
 from kvpolicy.request import Request
 from kvpolicy.steering.outcome import Outcome, Running
+from kvpolicy.steering.pace import TimeSpent
 from kvpolicy.steering.replanning import Replanning
 from kvpolicy.workflow.state import RunState
 
@@ -132,9 +133,9 @@ class Requests(Replanning):
             if self._needs.events:
                 self._replan_owner(request.owner, None, now, besides=line)
             self._replan_run(request.owner, now)
-        except Exception:
+        except Exception as fault:
             self.ledger.leave(arrival)
-            self.counters["failures"] += 1
+            self.counters["overdue" if isinstance(fault, TimeSpent) else "failures"] += 1
             return True
         return False
 
