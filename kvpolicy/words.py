@@ -158,6 +158,7 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "min": (("like", "like", "..."), "like", False),
     "max": (("like", "like", "..."), "like", False),
     "clamp": (("like", "like", "like"), "like", False),
+    "log2": (("number",), "number", False),
 }
 # What `mean p50 p90 p95 count` read.
 SERIES: dict[str, str] = {

@@ -156,11 +156,24 @@ class Typer:
             return self._misused(node, f"{node.function} asks for a time", f"write `{node.function}(within 30s)`")
         if node.within is not None:
             return self._misused(node, f"{node.function} takes no `within`", f"write `{node.function}()`")
+        if wanted == ("number",):
+            return self._plain(node, group, found)
         if not wanted:
             if node.arguments:
                 return self._misused(node, f"{node.function} takes nothing", f"write `{node.function}()`")
             return found
         return found if self._argument(node, wanted[0]) else SILENT
+
+    def _plain(self, node: syntax.Call, group: str, result: Type) -> Type:
+        """A function of one number without a unit."""
+        if len(node.arguments) != 1:
+            return self._misused(node, f"{node.function} takes one number", f"write `{node.function}(8)`")
+        given = self.solid(node.arguments[0], group)
+        if given.kind == FAULTY or given.kind in PLAIN:
+            return SILENT if given.kind == FAULTY else result
+        text = phrase(node.arguments[0])
+        message = f"{node.function} takes a number without a unit, and '{text}' is {spoken(given.kind)}"
+        return self._misused(node, message, f"divide it first: `{node.function}({text} / …)`")
 
     def _argument(self, node: syntax.Call, wanted: str) -> bool:
         """Whether the one argument is a word of the table asked for."""

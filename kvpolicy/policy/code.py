@@ -98,7 +98,22 @@ def _operator(operator: str, operands: tuple[Code, ...]) -> Code:
         return _strict(_difference, lambda subject, state: 0.0, inner)
     if operator in _STRICT:
         return _strict(_STRICT[operator], *operands)
+    if operator == "log2":
+        return _log2(operands[0])
     return _pick(operator, operands)
+
+
+def _log2(operand: Code) -> Code:
+    """Of nothing or less than nothing it is below every number, so that a rank computed from it is the lowest."""
+
+    def run(subject: Subject, state: State) -> Value:
+        value = operand(subject, state)
+        if value is None:
+            return None
+        number = cast("float", value)
+        return _number(math.log2(number)) if number > 0 else -math.inf
+
+    return run
 
 
 def _else(left: Code, right: Code) -> Code:

@@ -128,7 +128,7 @@ def _let(name: syntax.Name, lets: Lets, group: str, within: tuple[tuple[str, ...
 
 
 def _call(call: syntax.Call, lets: Lets, group: str, within: tuple[tuple[str, ...], ...]) -> Term:
-    if call.function in ("min", "max", "clamp"):
+    if call.function in ("min", "max", "clamp", "log2"):
         operands = tuple(settle(a, lets, group, within) for a in call.arguments)
         return fold(Apply(call.function, operands))
     limit = None if call.within is None else settle(call.within, lets, group, within)

@@ -2,7 +2,7 @@
 
 `idle()` and `age()` grow by one second a second, so a comparison with them is a line that crosses once; its time is
 worked out exactly. Functions that drift in other ways (`next_use()`, probabilities) are looked at again at idle times
-of 1, 2, 4, … seconds. `plan` makes `valid_until` of it, so that nothing has to be polled.
+of 1, 1.5, 2, 3, 4, 6, … seconds. `plan` makes `valid_until` of it, so that nothing has to be polled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.terms import COMPARISONS, DRIFTING, LINEAR_IN_TIME, Apply, Constant, Read, Term, reads
 
 _AFTER_S = 1e-6  # how long after a crossing an answer is read that changes only beyond it
-_LOOKS = tuple(float(1 << n) for n in range(18))  # idle seconds
+_LOOKS = tuple(part * (1 << n) for n in range(18) for part in (1.0, 1.5))  # idle seconds
 _TIMED = LINEAR_IN_TIME | DRIFTING
 
 Line = tuple[float, float]  # value now, change per second

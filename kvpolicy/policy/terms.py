@@ -39,7 +39,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An operator or one of `min max clamp` over terms; `neg` is the unary minus."""
+    """An operator or one of `min max clamp log2` over terms; `neg` is the unary minus."""
 
     operator: str
     operands: tuple[Term, ...]

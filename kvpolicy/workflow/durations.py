@@ -118,27 +118,6 @@ class Series:
         left = len(self._returned) - after
         return self._returned[after + (left - 1) // 2] - waited if left else None
 
-    def hit_density(self, waited: float) -> float | None:
-        """max over h of P(return within h) / E[min(pause left, h)], per second, given the time waited already.
-
-        h runs over what would be left of each kept duration; pauses without a return cost h in full.
-        """
-        returned = self._returned
-        after = bisect_right(returned, waited)
-        lost = len(self._waited) - bisect_right(self._waited, waited)
-        at_risk = len(returned) - after + lost
-        if at_risk == 0:
-            return None
-        best, passed = 0.0, 0.0
-        for index in range(after, len(returned)):
-            h = returned[index] - waited
-            passed += h
-            hits = index - after + 1
-            spent = passed + (at_risk - hits) * h
-            if spent > 0.0:
-                best = max(best, hits / spent)
-        return best
-
 
 def _corners(ordered: list[float]) -> list[tuple[float, int]]:
     """The corners of the least concave curve from (0, 0) over (duration, how many are not longer)."""

@@ -9,6 +9,7 @@ from kvpolicy.request import Owner
 from kvpolicy.workflow.durations import LearnedTimes
 from kvpolicy.workflow.hold import Memoryfulness
 from kvpolicy.workflow.life import Life
+from kvpolicy.workflow.pauses import Pauses
 from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, Step
 
 _MOST_AGENTS = 4096  # agents are named by callers
@@ -19,6 +20,7 @@ class Learned:
 
     def __init__(self) -> None:
         self.memoryfulness = Memoryfulness()
+        self.pauses = Pauses()
         self._times: dict[str, LearnedTimes] = {}
         self._found: dict[tuple[str, str | None], dict[str, int]] = {}  # by tenant and agent, the longest unused first
 
@@ -50,7 +52,9 @@ class Learned:
             return
         if life.phases.phase == ENDED:
             self.gone(life, at, step.left, step.since)
-        elif step.left == HUMAN_PAUSE and life.phases.phase == RUNNING:
+        else:
+            self.pauses.classify(life)
+        if step.left == HUMAN_PAUSE and life.phases.phase == RUNNING:
             self.times(life.owner.tenant).human.add(max(0.0, at - step.since))
 
     def gone(self, life: Life, at: float, phase: str, since: float) -> None:
@@ -60,6 +64,7 @@ class Learned:
             times.human.add_never(max(0.0, at - since))
         for call in life.phases.abandoned:
             times.called(call.tool, max(0.0, at - call.at), returned=False)
+        self.pauses.gone(life)
         if life.turns:
             self.memoryfulness.ended(life.turns)
             life.turns = 0

@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kvpolicy.request import Owner
 from kvpolicy.workflow.intervals import Openings
 from kvpolicy.workflow.phases import Call, Phases
+
+if TYPE_CHECKING:
+    from kvpolicy.workflow.pauses import Pause
 
 _NOTHING: Mapping[str, object] = {}
 
@@ -18,7 +22,8 @@ class Life:
     """One owner: its phase, its openings, its running requests and the last request's attributes.
 
     idle_since: when its last answer ended; None before the first. lingering_calls: calls that have returned, until the
-    resuming request has touched its blocks. unclassified_until: an answer has ended and nobody has said how.
+    resuming request has touched its blocks. unclassified_until: an answer has ended and nobody has said how. pause: the
+    one between its last answer and its next request; previous_pause: how long the one before was, seconds.
     """
 
     __slots__ = (
@@ -33,7 +38,9 @@ class Life:
         "openings",
         "owner",
         "parent",
+        "pause",
         "phases",
+        "previous_pause",
         "running",
         "turns",
         "unclassified_until",
@@ -52,6 +59,8 @@ class Life:
         self.parent = owner.parent
         self.idle_since: float | None = None
         self.turns = 0
+        self.pause: Pause | None = None
+        self.previous_pause: float | None = None
         self.lingering_calls: list[Call] = []
         self.unclassified_until: float | None = None
         self.deadline: float | None = None

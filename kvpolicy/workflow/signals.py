@@ -159,9 +159,7 @@ def _hit_density(state: RunState, life: Life | None, argument: object, subject: 
         return None
     if life.phases.phase == ENDED:
         return 0.0
-    densities = [series.hit_density(waited) for series, waited in _pauses(state, life)]
-    known = [density for density in densities if density is not None]
-    return min(known) if known else None
+    return state.learned.pauses.density(life, state.now)
 
 
 def _best_hold(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:

@@ -105,6 +105,7 @@ class RunState:
     def advance(self, now: float) -> tuple[Owner, ...]:
         """Move the clock. Returns the owners for whom a grace or a bound ended: they have to be planned again."""
         self._now = max(self._now, now)
+        self.learned.pauses.advance(self._now)
         return self._moves.lapse(self._now)
 
     def know(self, owner: Owner) -> None:
@@ -124,6 +125,7 @@ class RunState:
         node = request.attributes.get("node")
         if isinstance(node, str) and node != life.node:
             self._owners.move(life, node)
+        self.learned.pauses.returned(life, self._now)
         life.running[request.id] = None
         self._requests[request.id] = life
         life.unclassified_until = None
@@ -168,7 +170,10 @@ class RunState:
         for tool_call in tool_calls:
             tool, call = (tool_call, None) if isinstance(tool_call, str) else tool_call
             self._moves.apply(life, Event(at, "tool_call", {"tool": tool, "call": call}))
-        if tool_calls or life.running:
+        if life.running:
+            return changed
+        if tool_calls:
+            self.learned.pauses.begin(life, at)
             return changed
         if finished:
             seconds = self.runs.answered(life.owner, life.place(), at)
@@ -177,6 +182,7 @@ class RunState:
             self._moves.apply(life, Event(at, "turn_end"))
         else:
             self._moves.unclassified(life, at)
+        self.learned.pauses.begin(life, at)
         return changed
 
     def cancel(self, request_id: str, now: float) -> tuple[Owner, ...]:
@@ -188,6 +194,7 @@ class RunState:
             if not life.running:
                 life.idle_since = self._now
                 self._moves.unclassified(life, self._now)
+                self.learned.pauses.begin(life, self._now)
         return changed
 
     def observe(self, event: Event, owner: Owner | None = None) -> tuple[Owner, ...]:

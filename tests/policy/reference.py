@@ -18,6 +18,9 @@ NUMBERS = ("depth", "turn", "tokens", "rank", "score")
 NO_VALUE = object()
 
 
+WORKED_OUT = ("min", "max", "clamp", "log2")
+
+
 @dataclass
 class World:
     """One state, by table: intervals by (start, until), functions by (name, argument). Serves both resolvers."""
@@ -211,15 +214,15 @@ class Reference:
                 return {"yes": True, "no": False, "never": math.inf}[e.path[-1]]
             return self.value(*self.let(e.path, group), world)
         if isinstance(e, syntax.Call):
-            arguments = (
-                [self.value(a, group, world) for a in e.arguments] if e.function in ("min", "max", "clamp") else []
-            )
+            arguments = [self.value(a, group, world) for a in e.arguments] if e.function in WORKED_OUT else []
             if None in arguments:
                 return None
             if e.function == "min":
                 return min(arguments)
             if e.function == "max":
                 return max(arguments)
+            if e.function == "log2":
+                return math.log2(arguments[0]) if arguments[0] > 0 else -math.inf
             if e.function == "clamp":
                 return max(arguments[1], min(arguments[0], arguments[2]))
             argument = ".".join(e.arguments[0].path) if e.arguments else None

@@ -66,6 +66,7 @@ VALUES = {
         "100 * (p95(tool.duration) else 0s) / idle()",
         "max(10, min(60, turns_ago() * 7.5))",
         "clamp(turns_ago(), 1, 3)",
+        "50 + 10 * log2(idle() / 1min)",
     ),
     "retention": (
         "drop",

@@ -65,6 +65,20 @@ def test_a_computed_rank_is_rounded_halves_upward_and_clamped(turns, rank):
     assert (verdict.notice is not None) == (turns == 11.0)
 
 
+@pytest.mark.parametrize(
+    ("density", "rank"), [(8.0, 80), (1.0, 50), (0.25, 30), (0.0, 0), (-3.0, 0), (NEVER, 100), (None, 40)]
+)
+def test_a_logarithm_turns_doublings_into_ranks(density, rank):
+    state = World(functions={("hit_density", None): density})
+    assert value("turn { priority: 50 + 10 * log2(hit_density() else 0.5) }", "priority", state) == rank
+
+
+def test_a_logarithm_of_the_time_is_read_again_when_things_that_drift_are():
+    state = World(functions={("idle", None): 3.0})
+    steps = policy("turn { priority: 50 + 10 * log2(idle() / 1s) }").steps(span(), state)
+    assert steps[:2] == pytest.approx((101.0, 103.0))
+
+
 def test_never_is_greater_than_every_number_and_not_caught_by_else():
     text = "turn { priority: 90 - 10 * (steps_to_next_use() else 2) }"
     for steps, rank in ((NEVER, 0), (None, 70), (1.0, 80)):
@@ -217,10 +231,10 @@ def test_nothing_changes_before_the_first_step_and_something_does_at_it(text):
     assert {n: v.value for n, v in found.resolve(subject, at(first + 1e-9)).items()} != before
 
 
-def test_what_drifts_is_looked_at_again_at_doubling_idle_times():
+def test_what_drifts_is_looked_at_again_at_idle_times_in_two_steps_a_doubling():
     state = World(functions={("idle", None): 3.0, ("next_use", None): 60.0})
     steps = policy("turn when next_use() else 5s > 1min { priority: 1 }").steps(span(), state)
-    assert steps[:3] == (101.0, 105.0, 113.0)
+    assert steps[:5] == (101.0, 103.0, 105.0, 109.0, 113.0)
 
 
 def test_a_grace_keeps_the_longer_lifetime_with_the_rank():

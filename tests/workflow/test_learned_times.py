@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_right
 from fractions import Fraction
 
 import pytest
@@ -142,24 +141,6 @@ def test_the_chance_of_a_return_given_the_time_waited() -> None:
     assert made.return_probability(100.0) is None  # nothing is known of so long a pause
     assert made.remaining(2.0) == 1.0
     assert made.remaining(10.0) is None
-
-
-@given(st.lists(st.floats(0.01, 1e4), max_size=12), st.lists(st.floats(0.01, 1e4), max_size=5), st.floats(0, 1e4))
-def test_hit_density_is_the_best_over_all_horizons(returned: list[float], lost: list[float], waited: float) -> None:
-    made = series(*returned)
-    for value in lost:
-        made.add_never(value)
-    left = [x - waited for x in sorted(returned) if x > waited]
-    open_ended = sum(x > waited for x in lost)
-    if not left and not open_ended:
-        assert made.hit_density(waited) is None
-        return
-    at_risk = len(left) + open_ended
-    best = 0.0
-    for h in left:
-        held = (math.fsum(min(g, h) for g in left) + open_ended * h) / at_risk
-        best = max(best, bisect_right(left, h) / at_risk / held)
-    assert made.hit_density(waited) == pytest.approx(best)
 
 
 def test_sessions_that_never_came_back_lower_the_chance() -> None:

@@ -1,0 +1,152 @@
+"""Pauses between one answer of an owner and its next request, by classes that tell much about how long they last.
+
+The classes: what ended the answer (a tool call, a finished turn, nothing known) and which tools run, how long the
+owner's previous pause was (none, below 5, 20, 90 s, longer), how many requests it has made (1, below 5, more), whether
+it is a sub-agent. Each pause counts in its class and in all coarser ones. `state` tells of begin and end, `signals`
+reads the density of the pause an owner is in.
+
+A pause that is still open is evidence, too: it is told to its classes at ages of 1, 2, 4, … seconds, as time passes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable
+
+from kvpolicy.workflow.hazard import EDGES, Hazard
+from kvpolicy.workflow.life import Life
+from kvpolicy.workflow.phases import HUMAN_PAUSE, TOOL_PAUSE
+
+_PREVIOUS_S = (5.0, 20.0, 90.0)
+_REQUESTS = (2, 5)
+_MOST_CLASSES = 8192  # names of tools are what callers say; the longest unused class leaves first
+_FOREVER_S = EDGES[-1]
+
+
+class Pause:
+    """One pause: since when, of which class, and up to which age its classes know of it."""
+
+    __slots__ = ("at", "hazard", "known", "open")
+
+    def __init__(self, at: float, hazard: Hazard) -> None:
+        self.at = at
+        self.hazard = hazard
+        self.known = 0.0
+        self.open = True
+
+
+class Pauses:
+    """All open pauses, and the classes of those that were, per tenant."""
+
+    def __init__(self) -> None:
+        self._classes: dict[tuple[Hashable, ...], Hazard] = {}
+        self._looks: list[tuple[float, int, Pause]] = []  # (when a pause is told to its classes again, ticket, pause)
+        self._ticket = itertools.count()
+        self._open = 0
+        self.wanted = True  # whether anybody asks for densities; if not, nothing is learned
+
+    def begin(self, life: Life, at: float) -> None:
+        """The owner has no request running any more."""
+        if life.pause is not None or not self.wanted:
+            return
+        pause = life.pause = Pause(at, self._class(life))
+        self._open += 1
+        self._schedule(pause)
+
+    def classify(self, life: Life) -> None:
+        """What the answer was is known now."""
+        pause = life.pause
+        if pause is not None:
+            hazard = self._class(life)
+            if hazard is not pause.hazard:
+                _tell(pause.hazard, 0.0, pause.known, -1.0)
+                _tell(hazard, 0.0, pause.known)
+                pause.hazard = hazard
+
+    def returned(self, life: Life, at: float) -> None:
+        """The owner's next request has come."""
+        pause = self._close(life)
+        if pause is not None:
+            age = max(0.0, at - pause.at)
+            each: Hazard | None = pause.hazard
+            while each is not None:
+                each.ended(age)
+                each = each.above
+            _tell(pause.hazard, pause.known, age)
+            life.previous_pause = age
+
+    def gone(self, life: Life) -> None:
+        """The owner's life is over: no request will come, however long one waits."""
+        pause = self._close(life)
+        if pause is not None:
+            _tell(pause.hazard, pause.known, _FOREVER_S)
+        life.previous_pause = None
+
+    def advance(self, now: float) -> None:
+        """Tell the classes how long the open pauses have lasted."""
+        while self._looks and self._looks[0][0] <= now:
+            _, _, pause = heapq.heappop(self._looks)
+            if pause.open:
+                age = 2.0 * pause.known or 1.0
+                while pause.at + 2.0 * age <= now:
+                    age *= 2.0
+                _tell(pause.hazard, pause.known, age)
+                pause.known = age
+                self._schedule(pause)
+
+    def density(self, life: Life, now: float) -> float | None:
+        """Of the owner's pause; None where it is in none, or no pause of its tenant has ended yet."""
+        pause = life.pause
+        if pause is None or not self._root(life.owner.tenant).count:
+            return None
+        return pause.hazard.density(max(0.0, now - pause.at))
+
+    def _close(self, life: Life) -> Pause | None:
+        pause, life.pause = life.pause, None
+        if pause is not None:
+            pause.open = False
+            self._open -= 1
+        return pause
+
+    def _schedule(self, pause: Pause) -> None:
+        look = 2.0 * pause.known or 1.0
+        if look < _FOREVER_S:
+            heapq.heappush(self._looks, (pause.at + look, next(self._ticket), pause))
+        if len(self._looks) > 2 * self._open + 64:
+            self._looks = [row for row in self._looks if row[2].open]
+            heapq.heapify(self._looks)
+
+    def _root(self, tenant: str) -> Hazard:
+        return self._named((tenant,), None)
+
+    def _class(self, life: Life) -> Hazard:
+        """The finest class of the pause an owner is in; the coarser ones stand above it."""
+        phase = life.phases.phase
+        stop = phase if phase in (TOOL_PAUSE, HUMAN_PAUSE) else None
+        before = None if life.previous_pause is None else sum(life.previous_pause >= edge for edge in _PREVIOUS_S)
+        turn = sum(life.turns >= edge for edge in _REQUESTS)
+        sub = life.parent is not None
+        names: list[Hashable] = [life.owner.tenant]
+        hazard = self._root(life.owner.tenant)
+        for name in (stop, before, sub, turn):
+            names.append(name)
+            hazard = self._named(tuple(names), hazard)
+        tools = tuple(sorted({call.tool for call in life.phases.calls if call.tool is not None}))
+        return self._named((*names, tools), hazard) if tools else hazard
+
+    def _named(self, names: tuple[Hashable, ...], above: Hazard | None) -> Hazard:
+        hazard = self._classes.get(names)
+        if hazard is None:
+            hazard = self._classes[names] = Hazard(above)
+            if len(self._classes) > _MOST_CLASSES:
+                del self._classes[next(iter(self._classes))]
+        return hazard
+
+
+def _tell(hazard: Hazard, since: float, until: float, weight: float = 1.0) -> None:
+    each: Hazard | None = hazard
+    while each is not None:
+        each.waited(since, until, weight)
+        each.told()
+        each = each.above
