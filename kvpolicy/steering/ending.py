@@ -86,10 +86,10 @@ class Ending(Requests):
             return None
         running.lease = lease = self.pool.acquire(running.hashes[: running.computed], now)
         try:
-            if running.line is not None:
+            if running.leads is not None:
                 for claim in running.made:
                     claim.ended = False  # used again
-                self.ledger.grow(running.line, running.hashes, lease, now)
+                self.ledger.grow(running.leads, running.hashes, lease, now)
         except Exception:
             self.counters["failures"] += 1
         self._heed(now)

@@ -27,6 +27,11 @@ class Running:
     made: Sequence[Claim] = ()
     plan: Plan | None = None
 
+    @property
+    def leads(self) -> Line | None:
+        """Its line, unless another request of its owner has taken that over and says what its prompt is made of."""
+        return self.line if self.line is not None and self.line.request is self.request else None
+
 
 @dataclass(slots=True)
 class Outcome:

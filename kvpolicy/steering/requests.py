@@ -74,9 +74,9 @@ class Requests(Replanning):
         if upto > running.computed:
             self.pool.extend(running.lease, running.hashes[running.computed : upto], now)
             running.computed = upto
-        if running.line is not None:
+        if running.leads is not None:
             try:
-                self.ledger.grow(running.line, running.hashes, running.lease, now)
+                self.ledger.grow(running.leads, running.hashes, running.lease, now)
                 self.ledger.heed(now)
             except Exception:
                 self.counters["failures"] += 1

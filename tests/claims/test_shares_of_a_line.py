@@ -59,3 +59,18 @@ def test_a_line_that_lost_its_claims_leaves_the_prompt_it_stood_on() -> None:
     world.ask(S, "abxy", spans(("turn", 4)), finished=True)
     assert (world.ranks("abxy"), world.ranks("abcd")) == ([80] * 4, [80, 80, 35, 35])
     world.check()
+
+
+def test_a_request_whose_line_went_on_with_another_marks_nothing_when_it_grows() -> None:
+    world = World(POLICY)
+    first, _ = world.request(S, "ab", ONE)
+    world.ask(S, "abcd", TWO, finished=True)
+    world.prompts[first].append("a/b/out")
+    world.steering.progress(first, world.now, hashes=["a/b/out"])
+    assert world.ranks(["a", "b", "out"]) == [90, 70, 35]
+    world.check()
+    world.steering.preempt(first, world.now)
+    world.steering.resume(first, world.now)
+    world.check()
+    world.finish(first, finished=True)
+    world.check()
