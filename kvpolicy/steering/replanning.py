@@ -57,6 +57,8 @@ class Replanning:
             pool.listener = self.ledger
             self._measure(policy)
         self._needs = reads = needs(policy)
+        if state is None:
+            self.state.learned.pauses.wanted = reads.density  # a state of one's own learns what this policy asks for
         self._until = set(reads.until)
         self._pressure = Pressure(pool, reads.pressing)
         if self.state.gauges.pressure is None:
