@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kvpolicy.faults import PolicyFault
 
 if TYPE_CHECKING:
-    from kvpolicy.policy.testing import Outcome, Results
+    from kvpolicy.policy.results import Outcome, Results
 
 HELP = "Run the test blocks of policies. NAME.test.kvp beside NAME.kvp is read along with it."
 _SUFFIX, _TEST_SUFFIX = ".kvp", ".test.kvp"
@@ -75,6 +75,10 @@ def as_text(results: Results, *, coverage: bool) -> str:
         never = shown["never"]
         assert isinstance(never, list)
         lines += [f"  never: {pair}" for pair in never]
+        used = shown["used"]
+        assert isinstance(used, dict)
+        if used["of"]:
+            lines.append(f"  of the policies it uses: {used['decided']} of {used['of']}")
     return "\n".join(lines)
 
 

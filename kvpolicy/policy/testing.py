@@ -7,131 +7,19 @@ assumed, else the row is an error that names it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from kvpolicy import words
 from kvpolicy.directive import Verdict
-from kvpolicy.faults import Diagnostic, PolicyFault
+from kvpolicy.faults import PolicyFault
 from kvpolicy.language import syntax
 from kvpolicy.policy.compiled import DEFAULT, Rule
 from kvpolicy.policy.explain import explain
 from kvpolicy.policy.model import Subject
 from kvpolicy.policy.policy import Policy
+from kvpolicy.policy.results import Coverage, Outcome, Results, Row, pair
 from kvpolicy.policy.show import value_json, value_text
 from kvpolicy.policy.snapshot import Snapshot
 from kvpolicy.policy.values import compile_value
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One expectation. `got` and `expected` as JSON carries them; `error`: why it could not be decided."""
-
-    span: str
-    property: str
-    expected: object
-    got: object
-    rule: str | None
-    expected_rule: str | None
-    line: int
-    passed: bool
-    error: str | None = None
-
-    def as_json(self) -> dict[str, object]:
-        """The row of `kvp test --format json`."""
-        row: dict[str, object] = {
-            "span": self.span,
-            "property": self.property,
-            "expected": self.expected,
-            "got": self.got,
-            "rule": self.rule,
-            "line": self.line,
-        }
-        if self.expected_rule is not None:
-            row["expected_rule"] = self.expected_rule
-        if self.error is not None:
-            row["error"] = self.error
-        return row
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One test. `rows`: all of them; a report shows those that differ. `error`: the test itself cannot be run."""
-
-    file: str
-    name: str
-    line: int
-    rows: tuple[Row, ...]
-    error: Diagnostic | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether everything expected came out, and something was expected."""
-        return self.error is None and bool(self.rows) and all(r.passed for r in self.rows)
-
-    def as_json(self) -> dict[str, object]:
-        """The entry of `kvp test --format json`: only the rows that differ."""
-        row: dict[str, object] = {
-            "file": self.file,
-            "name": self.name,
-            "line": self.line,
-            "passed": self.passed,
-            "rows": [r.as_json() for r in self.rows if not r.passed],
-        }
-        if self.error is not None:
-            row["error"] = self.error.message
-        elif not self.rows:
-            row["error"] = "this test expects nothing"
-        return row
-
-
-@dataclass(slots=True)
-class Coverage:
-    """Rule × property: which pairs decided at least once."""
-
-    pairs: dict[str, None] = field(default_factory=dict)
-    decided: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, policy: Policy) -> Coverage:
-        """All pairs of a policy's rules."""
-        return cls({f"{r.name}.{name}": None for r in policy.rules for name in r.values})
-
-    def as_json(self) -> dict[str, object]:
-        """`{"decided", "of", "never"}`."""
-        never = [pair for pair in self.pairs if pair not in self.decided]
-        return {"decided": len(self.pairs) - len(never), "of": len(self.pairs), "never": never}
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """All tests of a run."""
-
-    tests: tuple[Outcome, ...]
-    coverage: Coverage
-
-    @property
-    def passed(self) -> int:
-        """How many tests passed."""
-        return sum(t.passed for t in self.tests)
-
-    @property
-    def failed(self) -> int:
-        """How many did not."""
-        return len(self.tests) - self.passed
-
-    @property
-    def fine(self) -> bool:
-        """Whether there were tests and all passed: a run without tests has shown nothing."""
-        return bool(self.tests) and not self.failed
-
-    def as_json(self) -> dict[str, object]:
-        """The document of `kvp test --format json`."""
-        return {
-            "tests": [t.as_json() for t in self.tests],
-            "passed": self.passed,
-            "failed": self.failed,
-            "coverage": self.coverage.as_json(),
-        }
 
 
 def run_tests(policy: Policy) -> Results:
@@ -210,7 +98,7 @@ def _row(
         return Row(shown, name, value_json(expected), None, None, by, line, False, error)
     rule = _deciding(policy, subject, snapshot, name, verdict)
     if rule is not None:
-        coverage.decided.add(f"{rule}.{name}")
+        coverage.decided.add(pair(rule, name))
     snapshot.missing.clear()
     got = DEFAULT if verdict is None else verdict.value
     same = type(got) is type(expected) and value_text(got) == value_text(expected)

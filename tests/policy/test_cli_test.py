@@ -152,3 +152,22 @@ def test_text_output_names_what_differs(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "turn priority: expected 70, got 80 by a" in out
     assert "never: b.priority" in out
+
+
+def test_coverage_counts_the_rules_of_the_named_files_and_those_they_use_apart(tmp_path, capsys):
+    (tmp_path / "p.kvp").write_text("a: turn { priority: 80 }\nb: document { priority: 3 }\n")
+    own = 'use "p.kvp"\nz: output { ttl: default  priority: 50 }\nc: turn[agent = x] { priority: 40 }\n'
+    (tmp_path / "q.kvp").write_text(own + case("given turn, output", "expect turn { priority: 80 by p.a }"))
+    assert main(["test", str(tmp_path / "q.kvp"), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["coverage"]
+    assert found == {
+        "decided": 0,
+        "of": 3,
+        "never": ["z.ttl", "z.priority", "c.priority"],  # in the order of the file
+        "used": {"decided": 1, "of": 2},
+    }
+    assert main(["test", str(tmp_path / "q.kvp"), "--coverage"]) == 0
+    out = capsys.readouterr().out
+    assert "never: c.priority" in out
+    assert "p.b" not in out
+    assert "of the policies it uses: 1 of 2" in out
