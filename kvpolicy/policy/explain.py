@@ -153,7 +153,7 @@ def _sentences(found: Decided, subject: Subject) -> list[str]:
         if verdict.notice is not None:
             lines.append(f"Note that {verdict.notice}.")
         if verdict.opened_at is not None and rule.interval is not None:
-            lines.append(f"It holds since {rule.interval.start.name}.")
+            lines.append(f"It has held since {rule.interval.start.name}.")
     lines += [f"{w.name} beats {r.name} there, {_BECAUSE[why]}." for r, why, w in found.beaten]
     lines += [_silent_sentence(r, why) for r, why in found.not_candidates]
     return lines
@@ -167,5 +167,7 @@ def _silent_sentence(rule: Rule, why: str) -> str:
 
 
 def _waiting_sentence(name: str, rows: tuple[tuple[Rule, str], ...]) -> str:
-    names = ", ".join(r.name for r, _ in rows)
-    return f"{name} is not set; only {names} would set it, and has no say now."
+    *names, last = (r.name for r, _ in rows)
+    if not names:
+        return f"{name} is not set: only {last} would set it, and it has no say now."
+    return f"{name} is not set: only {', '.join(names)} and {last} would set it, and they have no say now."

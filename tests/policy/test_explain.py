@@ -116,3 +116,15 @@ def test_text_is_the_sentences(tmp_path, capsys):
     assert "as if no rule had set it" in capsys.readouterr().out
     assert main(["explain", str(file), "--span", "document"]) == 0
     assert "No rule decides anything" in capsys.readouterr().out
+
+
+def test_rules_without_a_say_are_named_in_one_sentence(tmp_path, capsys):
+    file = tmp_path / "p.kvp"
+    rows = "{ one: turn { ttl: 5min } two: turn[agent = a] { ttl: 1h } three: turn { priority: 80 } }"
+    file.write_text(f"on tool_call until tool_result {rows}\n")
+    assert main(["explain", str(file), "--span", "turn[agent=a]"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "ttl is not set: only one and two would set it, and they have no say now." in shown
+    assert "priority is not set: only three would set it, and it has no say now." in shown
+    assert main(["explain", str(file), "--span", "turn[agent=a]", "--at", "tool_call"]) == 0
+    assert "It has held since tool_call." in capsys.readouterr().out.splitlines()
