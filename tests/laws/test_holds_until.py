@@ -32,10 +32,10 @@ def test_the_event_ends_a_hold_that_no_interval_bounds() -> None:
 
 
 def test_planning_again_does_not_revive_it() -> None:
-    world = _asked(FREE, finished=True)
+    world = _asked(FREE + "on tool_call until tool_result { turn { priority: 70 } }\n", finished=True)
     world.at(10).event("step_start", session="s")
     world.at(20).event("tool_call", session="s", tool="grep")
-    assert world.protected("ab") == 0
+    assert (world.protected("ab"), world.ranks("ab")) == (0, [70, 70])
     world.ask(S, "ab", spans(("turn", 2)), finished=True)
     assert world.protected("ab") == 0  # the same span keeps the clock of its hold
     world.ask(S, "abc", spans(("turn", 3)), finished=True)

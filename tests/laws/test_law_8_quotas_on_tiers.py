@@ -64,6 +64,7 @@ def test_what_was_cut_stays_cut_until_its_owner_is_planned_again() -> None:
     first = _ask(world, "a", 6)
     _ask(world.at(1), "b", 6)
     world.steering.release(Owner(tenant="t", session="b"), world.now)
+    _ask(world, "c", 1)
     assert world.ranks(first) == [60] * 4 + [0] * 2
     _ask(world.at(2), "a", 6)
     assert world.ranks(first) == [60] * 6
@@ -128,3 +129,29 @@ def test_what_a_group_covers_without_being_lowest_fits(made: list[tuple[int, int
         unclaimed = {h for h in above if not world.claims_on(h.split("/"), h.count("/"))}
         assert len(above - unclaimed) <= quota
         world.check()
+
+
+def test_what_lies_below_the_first_tier_is_charged_when_it_comes_up() -> None:
+    world = World("policy p\nsystem[session = a] { retention: pin }\n", 10, cpu_blocks=10)
+    world.ask(Owner(session="a"), "Stuv", spans(("system", 4)), finished=True)
+    world.steering.evict(4, world.now)
+    assert world.steering.pool.protected_blocks == 0
+    world.ask(Owner(session="a"), "Wxyz", spans(("system", 4)), finished=True)
+    assert world.steering.pool.protected_blocks == 4
+    world.request(Owner(session="other"), "Stuv", spans(("system", 4)))
+    world.check()
+    assert world.steering.pool.protected_blocks == 4
+
+
+def test_a_cut_spares_what_is_not_charged() -> None:
+    world = World(
+        "policy p\nturn { retention: hold 90s priority: 50 }\nsystem { retention: pin }\n",
+        blocks=9,
+        cpu_blocks=5,
+        disk_blocks=6,
+    )
+    world.ask(Owner(session="a"), "Ss", spans(("system", 2)), finished=True)
+    world.ask(Owner(session="a"), "Tt", spans(("system", 2)), finished=True)
+    world.ask(Owner(session="a"), "Ssabcdef", spans(("system", 2), ("turn", 6)), finished=True)
+    world.check()  # one of the blocks of `Tt` has sunk to the CPU
+    assert world.steering.pool.protected_blocks == 3

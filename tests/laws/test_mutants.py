@@ -6,9 +6,10 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.laws.mutants import MUTANTS, Mutant
+from tests.laws.mutants_of_shares import MORE_MUTANTS
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", (*MUTANTS, *MORE_MUTANTS), ids=lambda m: m.name)
 def test_the_law_notices(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     own = getattr(mutant.noticed_by, "_hypothesis_internal_use_settings", None)
     if own is not None:  # finding one example is enough here; making it small takes long
