@@ -145,13 +145,14 @@ def test_what_lies_below_the_first_tier_is_charged_when_it_comes_up() -> None:
 
 def test_a_cut_spares_what_is_not_charged() -> None:
     world = World(
-        "policy p\nturn { retention: hold 90s priority: 50 }\nsystem { retention: pin }\n",
+        "policy p\nturn { retention: hold until step_start priority: 50 }\nsystem { retention: pin }\n"
+        "on step_start until step_end { turn { priority: 60 } }\n",
         blocks=9,
         cpu_blocks=5,
         disk_blocks=6,
     )
     world.ask(Owner(session="a"), "Ss", spans(("system", 2)), finished=True)
     world.ask(Owner(session="a"), "Tt", spans(("system", 2)), finished=True)
-    world.ask(Owner(session="a"), "Ssabcdef", spans(("system", 2), ("turn", 6)), finished=True)
+    world.ask(Owner(session="a"), "Ssabcdef", spans(("system", 2), *[("turn", 1)] * 6), finished=True)
     world.check()  # one of the blocks of `Tt` has sunk to the CPU
     assert world.steering.pool.protected_blocks == 3
