@@ -96,7 +96,7 @@ def test_an_unknown_command_names_the_nearest(
 ) -> None:
     monkeypatch.setattr(dispatcher, "offered", lambda: {"check": "…"})
     assert dispatcher.main(["chek"]) == 2
-    assert capsys.readouterr().err == "kvp: there is no command 'chek'; did you mean 'check'?; kvp --help lists them\n"
+    assert capsys.readouterr().err == "kvp: there is no command 'chek'; did you mean 'check'? kvp --help lists them\n"
 
 
 def test_no_command_is_a_bad_call(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,14 @@ so nothing of it reaches a terminal raw.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
 from kvpolicy.faults import ERROR, WARNING, Diagnostic, Place
 
+_LARGEST = 4 * 1024 * 1024  # bytes of a file that is read again for its lines
 WIDEST = 110  # of a source line shown; a longer one is cut around the place
 
 
@@ -19,6 +23,16 @@ def as_text(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> str:
     texts: file as named in the places -> its text; a file that is not there is shown without its line.
     """
     return "\n".join(line for d in diagnostics for line in _lines(d, texts))
+
+
+def texts_of(diagnostics: Iterable[Diagnostic]) -> dict[str, str]:
+    """The texts that the places point into, as far as they are regular files that can be read again."""
+    texts: dict[str, str] = {}
+    for name in {place.file for d in diagnostics for place in (d.place, *(note.place for note in d.notes))}:
+        if os.path.isfile(name) and os.path.getsize(name) <= _LARGEST:
+            with suppress(OSError):
+                texts[name] = Path(name).read_text(encoding="utf-8-sig", errors="replace")
+    return texts
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:

@@ -65,9 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:  # also when argparse leaves after its help: a reader that went away is noticed here
             sys.stdout.flush()
     except PolicyFault as fault:
-        from kvpolicy.cli.listing import as_text
+        from kvpolicy.cli.listing import as_text, texts_of
 
-        print(as_text(fault.diagnostics, {}), file=sys.stderr)
+        print(as_text(fault.diagnostics, texts_of(fault.diagnostics)), file=sys.stderr)
         return FAULTY
     except KeyboardInterrupt:
         return _refuse("stopped")
@@ -111,7 +111,7 @@ def _dispatch(words: list[str]) -> int:
         return UNUSABLE
     commands = offered()
     if name not in commands:
-        return _refuse(f"there is no command {name!r}{_nearest(name, commands)}; kvp --help lists them")
+        return _refuse(f"there is no command {name!r}{_nearest(name, commands)} kvp --help lists them")
     command = cast(Command, import_module(f"kvpolicy.cli.{name}"))
     parser = _Parser(prog=f"kvp {name}", description=command.HELP)
     command.add_arguments(parser)
@@ -135,11 +135,11 @@ def _top_parser() -> argparse.ArgumentParser:
 
 
 def _nearest(name: str, commands: dict[str, str]) -> str:
-    """`; did you mean 'check'?` where a command is spelt nearly so."""
+    """`; did you mean 'check'?` where a command is spelt nearly so, else `;`."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, commands, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else ";"
 
 
 def _one_line(fault: Exception) -> str:

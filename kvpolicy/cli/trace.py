@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do the action. Raises InputFault for an unknown name or a file that is no trace."""
     if (args.name is None) == (args.action in ("get", "info")):
-        raise InputFault(f"kvp trace {args.action} takes {'a name' if args.name is None else 'no name'}")
+        raise InputFault(f"trace {args.action}: it takes {'a name' if args.name is None else 'no name'}")
     rows = _ACTIONS[args.action](args)
     if args.format == "json" or args.action == "describe":
         print(json.dumps(rows, indent=1))

@@ -154,9 +154,7 @@ def load(targets: Sequence[str | Path]) -> LoadResult:
             try:
                 data = _bytes_of(path)
             except (OSError, ValueError) as error:
-                near = nearest(name, packaged_names()) if "/" not in name else None
-                hint = f"; did you mean the packaged policy '{near}'?" if near else ""
-                raise InputFault(f"{name}: cannot be read: {_reason(error)}{hint}") from None
+                raise InputFault(f"{name}: cannot be read: {_reason(error)}{_hint(name)}") from None
             identity, folder = _identity(path), path.parent
             text = None if identity in loader.done else loader.decode(data, name)
         if text is not None and identity not in loader.done:
@@ -199,6 +197,16 @@ def _is_packaged(target: str | Path) -> bool:
     if not isinstance(target, str) or "/" in target or os.sep in target or os.path.exists(target):
         return False
     return packaged_text(target.removesuffix(SUFFIX)) is not None and not target.endswith(SUFFIX)
+
+
+def _hint(name: str) -> str:
+    """What a target that cannot be read may have meant: a bare word is a packaged policy's name, or a slip of one."""
+    if "/" in name:
+        return ""
+    near = nearest(name, packaged_names())
+    if near:
+        return f"; did you mean the packaged policy '{near}'?"
+    return "" if name.endswith(SUFFIX) else f"; the packaged policies are {', '.join(packaged_names())}"
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -8,6 +8,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.units import COUNT, PERCENT, TOKENS, UnitFault, parse_quantity
 
 MOST_BLOCKS = 1 << 53  # beyond, numbers in JSON are no longer exact
+_COUNT = "a capacity is a count, such as 4096, or several, such as 1000,4000; its unit is --capacity-unit"
 UNITS = ("blocks", "tokens", "percent")
 
 
@@ -17,10 +18,10 @@ def read_capacities(texts: list[str]) -> list[Fraction]:
     for text in ",".join(texts).split(","):
         try:
             quantity = parse_quantity(text)
-        except UnitFault as fault:
-            raise InputFault(f"--capacity {text.strip() or '(nothing)'}: {fault}") from None
+        except UnitFault:
+            raise InputFault(f"--capacity {text.strip() or '(nothing)'}: {_COUNT}") from None
         if quantity.unit not in (COUNT, TOKENS, PERCENT):
-            raise InputFault(f"--capacity {text}: a capacity is a count, such as 4096; its unit is --capacity-unit")
+            raise InputFault(f"--capacity {text.strip()}: {_COUNT}")
         value = Fraction(text.strip().rstrip("%").strip()) if quantity.unit != TOKENS else Fraction(str(quantity.value))
         if value <= 0:
             raise InputFault(f"--capacity {text}: a pool needs at least one block; give a number above 0")

@@ -1,0 +1,65 @@
+"""Every command used wrongly: one line that says what is wrong in the caller's words and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvpolicy.cli import main as dispatcher
+
+CALLS = [
+    ("check nope", "nope: cannot be read: there is no such file; the packaged policies are base, "),
+    (
+        "check contnuum",
+        "contnuum: cannot be read: there is no such file; did you mean the packaged policy 'continuum'?",
+    ),
+    ("check nope.kvp", "nope.kvp: cannot be read: there is no such file"),
+    ("test nope.kvp", "nope.kvp: cannot be read: there is no such file"),
+    ("explain base", "explain: the following arguments are required: --span; kvp explain --help says more"),
+    ("explain base --span trun", "--span 'trun': 'trun' does not exist; did you mean 'turn'?"),
+    ("plan base --request nope.json", "nope.json: no such file or directory"),
+    ("replay nope.jsonl", "nope.jsonl: no such file or directory"),
+    ("graph base", "base has no workflow"),
+    ("simulate nope --capacity 4", "nope: neither a file nor a known trace; known are claude-code, "),
+    ("simulate generated --capacity x", "--capacity x: a capacity is a count, such as 4096, or several, "),
+    ("simulate generated --capacity 4s", "--capacity 4s: a capacity is a count, such as 4096, or several, "),
+    ("simulate generated --capacity 0", "--capacity 0: a pool needs at least one block; give a number above 0"),
+    ("simulate generated --capacity 4 --policy nope", "nope: no policy of that name; packaged are base, "),
+    ("simulate generated --capacity 4 --price-ratio nan", "--price-ratio nan: a price ratio is above 0, such as 10"),
+    ("trace get", "trace get: it takes a name"),
+    ("trace list generated", "trace list: it takes no name"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), CALLS, ids=[call for call, _ in CALLS])
+def test_a_wrong_call_is_answered_in_one_line(
+    call: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert dispatcher.main(call.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"kvp: {said}"), err
+    assert len(err.splitlines()) == 1
+
+
+def test_every_command_is_used_wrongly_here() -> None:
+    assert {call.split()[0] for call, _ in CALLS} == set(dispatcher.offered())
+
+
+@pytest.mark.parametrize("call", ["test", "explain --span turn", "simulate generated --capacity 4 --policy"])
+def test_faults_of_a_policy_come_with_their_source_lines(
+    call: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "p.kvp"
+    file.write_text("turn {\n  priority: 200\n}\n")
+    assert dispatcher.main([*call.split(), str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        f"{file}:2:13: error KVP105 out-of-range: a priority is from 0 to 100, and this is 200",
+        "  2 |   priority: 200",
+        "    |             ^^^",
+        "  instead: write 100",
+    ]
