@@ -187,16 +187,12 @@ class Line:
             if claim.expired(now):
                 claim.ended = True
                 continue
-            if now < claim.protected_until:
-                soonest = min(soonest, claim.protected_until)
-                if claim.plain:
-                    lives = claim.directive
+            if held or now < claim.protected_until:
+                end = claim.protected_until if now < claim.protected_until else claim.expires
+                soonest = min(soonest, end) if now < end else soonest
+                lives = claim.directive if claim.plain else lives
                 continue
             soonest = min(soonest, claim.expires) if now < claim.expires else soonest
-            if held:
-                if claim.plain:
-                    lives = claim.directive
-                continue
             if not asked:
                 tail, asked = ranks.last_release(self.marks[0]), True
             # Whoever uses the end uses all before it, so no block was released earlier than the tail.
@@ -243,7 +239,7 @@ class Line:
                 pieces.pop()  # same end: the stronger one counts alone
             pieces.append((length, strength, claim))
             best = strength
-            if not cut and frozen is None and claim.plain and strength != DROPPED:
+            if not self.cut and frozen is None and claim.plain and strength != DROPPED:
                 shown = claim.directive
         return _staircase(pieces) if cut else pieces
 

@@ -55,5 +55,5 @@ def renew(
             claim.full = full
             claim.proof = hashes[full - 1] if full else None
         # The last block of a prompt may have a name although it is not full; the claim of the prompt's end has it, too.
-        claim.length = full if end is not None and end < tokens else min(-(-tokens // size), total)
+        claim.length = full if reach < tokens else min(-(-tokens // size), total)
     return claims

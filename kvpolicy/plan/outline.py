@@ -124,7 +124,8 @@ class Outline:
         """Whether a new one of this request would be the same: what events said of the owner's branch is."""
         if self._policy is not policy or self.request is not request or self._told is None:
             return False
-        return _told(state, request.owner) == self._told
+        ask = getattr(state, "attributes", None)
+        return (not self._told) if ask is None else bool(ask(request.owner) == self._told)
 
     def _with_own(
         self, facts: dict[str, Any], own: Mapping[str, object], owner: Owner, state: State | None

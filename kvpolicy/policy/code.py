@@ -152,7 +152,7 @@ def _strict(apply: Callable[[float, float], Value], left: Code, right: Code) -> 
         if a is None:
             return None
         b = right(subject, state)
-        return None if b is None else apply(cast("float", a), cast("float", b))
+        return None if b is None else apply(a, b)  # type: ignore[arg-type]  # `cast` is a call
 
     return run
 

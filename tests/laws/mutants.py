@@ -208,7 +208,7 @@ def _time_of_day_matters(patch: Patch) -> None:
 
     def moody(policy: Any, request: Any, state: Any, now: float, *drawn: Any) -> Any:
         plan = made(policy, request, state, now, *drawn)
-        return made(None, request, state, now) if mood.random() < 0.3 else plan
+        return made(None, request, state, now) if mood.random() < 0.5 else plan
 
     patch.setattr(replanning, "plan", moody)
 
