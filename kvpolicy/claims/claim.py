@@ -29,11 +29,11 @@ class Claim:
     release; hold_from: when it did. protected_until: seconds, -inf for never. expires: end of a `fixed`, else inf.
     born: a claim made without a request runs its `ttl` from here at the earliest. spread: a drop before it takes it
     along. yields: an explicit claim of the owner stands in for this implicit one. users: requests that made it and
-    still run; settled: one that made it has finished, so cancelling another does not withdraw it. over: the start of
-    a hold that its event has ended. granted, kept: blocks up to which limits let it protect, and quotas on a tier let
-    it rank above the lowest. plain: no clock of its own runs, so that all such claims with one directive have the same
-    strength and times. timed: it has a lifetime of its own. ended: that is over, until a request uses
-    the span again or a plan says something else of it.
+    still run; settled: one that made it has finished, so cancelling another does not withdraw it. over, over_at: the
+    start of a hold whose event has come, and when it ends for that. granted, kept: blocks up to which limits let it
+    protect, and quotas on a tier let it rank above the lowest. plain: no clock of its own runs, so that all such claims
+    with one directive have the same strength and times. timed: it has a lifetime of its own. ended: that is over, until
+    a request uses the span again or a plan says something else of it.
     """
 
     __slots__ = (
@@ -55,6 +55,7 @@ class Claim:
         "lifetime",
         "max_age",
         "over",
+        "over_at",
         "plain",
         "priority",
         "proof",
@@ -93,6 +94,7 @@ class Claim:
         self.settled = False
         self.users = 0
         self.over: float | None = None
+        self.over_at = -inf
         self.granted: float = inf
         self.kept: float = inf
         self.plain = True
@@ -130,15 +132,18 @@ class Claim:
         if self.hold_s is not None:  # planning again never moves a hold that has started
             self.protected_until = inf if self.hold_from is None else self.hold_from + self.hold_s
         if self.over is not None and self.over == (until if self.hold_s is None else self.hold_from):
-            self.protected_until = -inf  # the event it was to last until has come
+            self.protected_until = min(self.protected_until, self.over_at)  # its event has come
 
-    def came(self, event: str, now: float) -> bool:
-        """An event came to its owner: a hold until it, once begun, is over. True where that ended one."""
+    def came(self, event: str, now: float, ends: float) -> bool:
+        """An event came to its owner: a hold until it, once begun, is over at `ends` (`now`, or a grace later). True
+        where that shortened one."""
         directive = self.directive
         if directive is None or directive.retention.until != event or not now < self.protected_until < inf:
             return False  # one that starts at the release has no end before
+        if ends >= self.protected_until:
+            return False
         self.over = directive.protected_until if self.hold_s is None else self.hold_from
-        self.protected_until = -inf
+        self.over_at = self.protected_until = ends
         self.plain = False
         return True
 
@@ -182,6 +187,9 @@ class Claim:
 
 def spread_drops(claims: list[Claim]) -> None:
     """A dropped span takes along what its owner holds behind it; one reached through `any` spares shared lifetimes."""
+    dropped = [claim for claim in claims if claim.drop or claim.spread]
+    if not dropped:
+        return
     by_kind = through_any = False
     for claim in claims:
         if claim.drop:

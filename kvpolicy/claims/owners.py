@@ -36,9 +36,10 @@ class Chain:
 
 class Holder:
     """One owner: chains by head, lines by call (`manual`), and since when it is protected (a turn of the ledger's
-    count, None while nothing is). index: for a nameless owner, line by the hash of each claim's end."""
+    count, None while nothing is). index: for a nameless owner, line by the hash of each claim's end. lingers: a hold
+    whose event has come lasts until the owner's next request has touched the blocks."""
 
-    __slots__ = ("chains", "index", "key", "manual", "nameless", "owner", "protecting", "since")
+    __slots__ = ("chains", "index", "key", "lingers", "manual", "nameless", "owner", "protecting", "since")
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
@@ -49,6 +50,7 @@ class Holder:
         self.index: dict[Hashable, Line] = {}
         self.protecting: dict[Line, None] = {}
         self.since: int | None = None
+        self.lingers = False
 
     def lines(self) -> list[Line]:
         """All its lines, those of calls last."""

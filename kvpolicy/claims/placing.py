@@ -79,11 +79,12 @@ class Placing(Settling):
         line.claims = renew(
             line.claims, gone, request, arrival.layout, hashes, wishes_of(directives), holder.nameless, now
         )
+        manual, index = holder.manual, holder.index if holder.nameless else None
         for claim in line.claims:
-            if claim.implicit and holder.manual:
-                claim.yields = dead.stands_in(holder.manual.values(), claim, hashes)
-            if holder.nameless and claim.full:
-                holder.index[claim.proof] = line
+            if manual and claim.implicit:
+                claim.yields = dead.stands_in(manual.values(), claim, hashes)
+            if index is not None and claim.full:
+                index[claim.proof] = line
             claim.users += 1
         spread_drops(line.claims)
         line.request = request
@@ -164,11 +165,12 @@ class Placing(Settling):
         frozen: dict[Claim, int] = {}
         waits = False
         for claim in line.claims:
-            strength = claim.strength(now)
-            if strength >= PROTECTED or claim.kind == "output":
-                frozen[claim] = strength
-            waits = waits or claim.lifetime == "request"
-            if not claim.users:
+            if not classified:
+                strength = claim.strength(now)
+                if strength >= PROTECTED or claim.kind == "output":
+                    frozen[claim] = strength
+                waits = waits or claim.lifetime == "request"
+            if claim.hold_s is not None and not claim.users:
                 claim.release(now)
         if not line.running:
             line.before = None
@@ -177,10 +179,23 @@ class Placing(Settling):
         elif frozen or waits:
             line.frozen, line.grace = frozen, now + ANSWER_GRACE_S
 
-    def came(self, holder: Holder, event: str, now: float) -> None:
-        """An event came to an owner: what it holds until that event is held no more."""
+    def came(self, holder: Holder, event: str, now: float, grace: float = 0.0) -> None:
+        """An event came to an owner: what it holds until that event is held no more, or for a grace until `touched`."""
         for line in holder.lines():
-            ended = [claim for claim in line.claims if claim.came(event, now)]
+            ended = [claim for claim in line.claims if claim.came(event, now, now + grace)]
+            if ended:
+                holder.lingers = holder.lingers or grace > 0
+                self.settle(line, now)
+
+    def touched(self, holder: Holder, now: float) -> None:
+        """The owner's next request has touched its blocks: graces of holds end."""
+        if not holder.lingers:
+            return
+        holder.lingers = False
+        for line in holder.lines():
+            ended = [claim for claim in line.claims if now < claim.protected_until == claim.over_at]
+            for claim in ended:
+                claim.over_at = claim.protected_until = now
             if ended:
                 self.settle(line, now)
 

@@ -117,11 +117,11 @@ class Replanning:
         drawn = outline(self.policy, request, self.state, layout)
         return plan(self.policy, request, self.state, now, drawn, look), drawn
 
-    def _came(self, owner: Owner, event: str, now: float) -> None:
-        """What an owner holds until this event is held no more."""
+    def _came(self, owner: Owner, event: str, now: float, grace: float = 0.0) -> None:
+        """What an owner holds until this event is held no more, or for a grace until its next request."""
         holder = self.ledger.holder(owner) if event in self._until else None
         if holder is not None:
-            self.ledger.came(holder, event, now)
+            self.ledger.came(holder, event, now, grace)
 
     def _heed(self, now: float) -> None:
         """Take up what the pool has told since, and how full it is by now."""

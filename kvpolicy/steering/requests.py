@@ -119,6 +119,9 @@ class Requests(Replanning):
         try:
             self.ledger.heed(now)
             self.state.touched(request.id, now)
+            holder = self.ledger.holder(request.owner)
+            if holder is not None:
+                self.ledger.touched(holder, now)
             if self._needs.hits:
                 self._note_hits(request, running.lease.hits)
             made, drawn = self._plan(request, arrival.layout, now)

@@ -16,7 +16,9 @@ from kvpolicy.request import Owner
 from kvpolicy.steering import calls, show
 from kvpolicy.steering.ending import Ending
 from kvpolicy.steering.replanning import is_a_crowd
+from kvpolicy.steering.requests import RESUMES
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.intervals import GRACE_S
 
 # Which claims an event ends, by their `for`. `agent` is a name, so no event ends its claims.
 ENDS: Mapping[str, frozenset[str]] = {
@@ -108,7 +110,8 @@ class Steering(Ending):
                 self.cancel(request_id, now)
         if holder is None:
             return
-        self._came(owner, event.name, now)
+        if event.name != "tool_result" or self.state.phase(owner) != "tool_pause":  # another call may be open
+            self._came(owner, event.name, now, GRACE_S if event.name in RESUMES.values() else 0.0)
         if event.name == "compact":
             for chain in holder.chains.values():
                 chain.compacted = True

@@ -95,7 +95,7 @@ def _lines_stay_where_they_stood(patch: Patch) -> None:
 
 
 def _no_event_ends_a_hold(patch: Patch) -> None:
-    patch.setattr(Claim, "came", lambda self, event, now: False)
+    patch.setattr(Claim, "came", lambda self, event, now, ends: False)
 
 
 def _planning_again_holds_again(patch: Patch) -> None:

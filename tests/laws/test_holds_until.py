@@ -62,7 +62,7 @@ def test_events_read_from_requests_and_answers_count() -> None:
     assert world.protected("abcd") == 4  # the new turn's hold has not begun; it stands while the request runs
     world.finish(name, finished=True)
     world.at(4).ask(S, "abcd", spans(("system", 1), ("turn", 1), ("tool_result", 1), ("turn", 1)))
-    assert all(claim.protected_until < 0 for _, claim in world.claims_on("abcd", 0)[:1])
+    assert all(claim.protected_until <= world.now for _, claim in world.claims_on("abcd", 0)[:1])
 
 
 def test_an_event_before_the_hold_has_begun_does_not_end_it() -> None:
@@ -82,3 +82,27 @@ def test_a_claim_by_call_until_an_event() -> None:
     assert world.protected("ab") == 2
     world.at(10).event("step_end", session="s")
     assert (world.protected("ab"), world.ranks("ab")) == (0, [60, 60])
+
+
+RESULT = "policy p\nturn { retention: hold until tool_result priority: 50 }\n"
+
+
+def test_after_a_result_that_somebody_tells_of_the_blocks_wait_for_the_request_that_brings_it() -> None:
+    world = _asked(RESULT, tool_calls=["grep"])
+    world.at(5).event("tool_result", session="s", tool="grep")
+    assert world.at(34.9).protected("ab") == 2
+    assert world.at(35).protected("ab") == 0
+    world = _asked(RESULT, tool_calls=["grep"])
+    world.at(5).event("tool_result", session="s", tool="grep")
+    name, _ = world.at(6).request(S, "abc", spans(("turn", 2), ("tool_result", 1)))
+    assert (world.protected("abc"), world.protected("xy")) == (0, 2)
+    world.finish(name, finished=True)
+    world.check()
+
+
+def test_with_two_calls_open_the_last_result_counts() -> None:
+    world = _asked(RESULT, tool_calls=[("grep", "c1"), ("make", "c2")])
+    world.at(5).event("tool_result", session="s", call="c1")
+    assert world.at(100).protected("ab") == 2
+    world.at(110).event("tool_result", session="s", call="c2")
+    assert (world.at(139).protected("ab"), world.at(140).protected("ab")) == (2, 0)
