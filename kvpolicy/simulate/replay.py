@@ -34,7 +34,10 @@ class Replay:
         answer = call.answer
         # INVARIANT: nothing of `answer` or `after` is read before the request is done.
         tool_calls = [(tool, None) for tool in answer.tool_calls]
-        steering.finish(request.id, now, tool_calls=tool_calls, finished=answer.stop == END_TURN or None)
+        finished = answer.stop == END_TURN or None
+        steering.finish(
+            request.id, now, tool_calls=tool_calls, finished=finished, output_tokens=answer.output_tokens or None
+        )
         for event in call.after:
             steering.event(_event(event, now), now)
         tally = self.tally

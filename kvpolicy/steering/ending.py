@@ -28,10 +28,12 @@ class Ending(Requests):
         tool_calls: Sequence[ToolCall] = (),
         finished: bool | None = None,
         parts: Sequence[Span] = (),
+        output_tokens: int | None = None,
     ) -> bool:
         """A request's answer is done. tool_calls: what it asked for; finished True: a human is next; neither: it is
-        not known yet. parts: what the answer is made of, as spans in the place of its output. False for a request that
-        does not run (a late or repeated end has no effect). Raises InputFault for parts that cannot be."""
+        not known yet. parts: what the answer is made of, as spans in the place of its output. output_tokens: its
+        length, where known. False for a request that does not run (a late or repeated end has no effect). Raises
+        InputFault for parts that cannot be."""
         self.advance(now)
         running = self.running.get(request_id)
         if running is not None and parts:
@@ -47,7 +49,9 @@ class Ending(Requests):
             line = running.line
             if line is not None:
                 self.ledger.finish(line, running.made, now, classified)
-            self.state.answer(running.request, now, tool_calls=tool_calls, finished=finished)
+            self.state.answer(
+                running.request, now, tool_calls=tool_calls, finished=finished, output_tokens=output_tokens
+            )
             if classified:
                 self._came(running.request.owner, "tool_call" if tool_calls else "turn_end", now)
             if classified and self._needs.events:

@@ -1,9 +1,10 @@
 """Pauses between one answer of an owner and its next request, by classes that tell much about how long they last.
 
-The classes: what ended the answer (a tool call, a finished turn, nothing known) and which tools run, how long the
-owner's previous pause was (none, below 5, 20, 90 s, longer), how many requests it has made (1, below 5, more), whether
-it is a sub-agent. Each pause counts in its class and in all coarser ones. `state` tells of begin and end, `signals`
-reads the density of the pause an owner is in.
+The classes, coarsest first: what ended the answer (a tool call, a finished turn, nothing known); how long it was
+(unknown, or tokens in doublings from 50 to 4000: a long answer is often code, and what it starts takes longer); how
+long the owner's previous pause was (none, below 4, 8, 16, 40, 120 s, longer); whether it is a sub-agent; how many
+requests it has made (1, below 5, more); which tools run, where they have names. Each pause counts in its class and in
+all coarser ones. `state` tells of begin and end, `signals` reads the density of the pause an owner is in.
 
 A pause that is still open is evidence, too: it is told to its classes at ages of 1, 2, 4, … seconds, as time passes.
 """
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from bisect import bisect_right
 from collections.abc import Hashable
 
 from kvpolicy.workflow.hazard import EDGES, Hazard
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.phases import HUMAN_PAUSE, TOOL_PAUSE
 
-_PREVIOUS_S = (5.0, 20.0, 90.0)
+_PREVIOUS_S = (4.0, 8.0, 16.0, 40.0, 120.0)
+_OUTPUT_TOKENS = (50, 100, 200, 400, 800, 1600, 4000)
 _REQUESTS = (2, 5)
 _MOST_CLASSES = 8192  # names of tools are what callers say; the longest unused class leaves first
 _FOREVER_S = EDGES[-1]
@@ -124,12 +127,12 @@ class Pauses:
         """The finest class of the pause an owner is in; the coarser ones stand above it."""
         phase = life.phases.phase
         stop = phase if phase in (TOOL_PAUSE, HUMAN_PAUSE) else None
-        before = None if life.previous_pause is None else sum(life.previous_pause >= edge for edge in _PREVIOUS_S)
-        turn = sum(life.turns >= edge for edge in _REQUESTS)
-        sub = life.parent is not None
+        before = None if life.previous_pause is None else bisect_right(_PREVIOUS_S, life.previous_pause)
+        length = None if life.output_tokens is None else bisect_right(_OUTPUT_TOKENS, life.output_tokens)
+        turn = bisect_right(_REQUESTS, life.turns)
         names: list[Hashable] = [life.owner.tenant]
         hazard = self._root(life.owner.tenant)
-        for name in (stop, before, sub, turn):
+        for name in (stop, length, before, life.parent is not None, turn):
             names.append(name)
             hazard = self._named(tuple(names), hazard)
         tools = tuple(sorted({call.tool for call in life.phases.calls if call.tool is not None}))

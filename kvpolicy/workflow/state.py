@@ -104,8 +104,9 @@ class RunState:
 
     def advance(self, now: float) -> tuple[Owner, ...]:
         """Move the clock. Returns the owners for whom a grace or a bound ended: they have to be planned again."""
-        self._now = max(self._now, now)
-        self.learned.pauses.advance(self._now)
+        if now > self._now:
+            self._now = now
+            self.learned.pauses.advance(now)
         return self._moves.lapse(self._now)
 
     def know(self, owner: Owner) -> None:
@@ -154,16 +155,24 @@ class RunState:
         return changed
 
     def answer(
-        self, request: Request, now: float, *, tool_calls: Sequence[ToolCall] = (), finished: bool | None = None
+        self,
+        request: Request,
+        now: float,
+        *,
+        tool_calls: Sequence[ToolCall] = (),
+        finished: bool | None = None,
+        output_tokens: int | None = None,
     ) -> tuple[Owner, ...]:
         """The answer of a request is done.
 
         `tool_calls`: what it asked for. `finished` True: a human is next; False: it was cut short; None: nobody knows
-        yet, and 2 s are given to find out. While other requests of the owner run, only tool calls move its phase.
+        yet, and 2 s are given to find out. `output_tokens`: its length, where known; it tells something about the
+        pause that follows. While other requests of the owner run, only tool calls move its phase.
         """
         changed = self.advance(now)
         life = self._requests.pop(request.id, None) or self._known(request.owner)
         life.running.pop(request.id, None)
+        life.output_tokens = output_tokens
         at = self._now
         if not life.running:
             life.idle_since = at

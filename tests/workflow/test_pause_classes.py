@@ -102,12 +102,19 @@ class Users:
         self.state = RunState()
         self.number = 0
 
-    def ask(self, at: float, owner: Owner, tools: tuple[str, ...] = (), finished: bool | None = None) -> None:
+    def ask(
+        self,
+        at: float,
+        owner: Owner,
+        tools: tuple[str, ...] = (),
+        finished: bool | None = None,
+        output_tokens: int | None = None,
+    ) -> None:
         self.number += 1
         request = Request(f"r{self.number}", owner, 100, 16)
         self.state.arrive(request, at)
         self.state.touched(request.id, at)
-        self.state.answer(request, at, tool_calls=tools, finished=finished)
+        self.state.answer(request, at, tool_calls=tools, finished=finished, output_tokens=output_tokens)
 
     def density(self, owner: Owner) -> float | None:
         return self.state.read("hit_density", None, Subject("turn", {}, owner))
@@ -206,6 +213,21 @@ def test_what_the_owner_did_before_and_whether_it_is_a_sub_agent_tell_classes_ap
     users.ask(at, child, tools=("grep",))
     c = users.density(child)
     assert c is not None and c < a  # its own kind never came back
+
+
+def test_a_long_answer_is_another_class_than_a_short_one() -> None:
+    users, at = Users(), 0.0
+    short, long = Owner("t", "short"), Owner("t", "long")
+    for number in range(80):
+        users.ask(at, short, tools=("write",), output_tokens=50)
+        users.ask(at, long, tools=("write",), output_tokens=5_000)
+        at += 10.0
+        users.ask(at, short, tools=("write",), output_tokens=50)
+        at += 20.0 + number % 2
+    users.ask(at, Owner("t", "a"), tools=("write",), output_tokens=60)
+    users.ask(at, Owner("t", "b"), tools=("write",), output_tokens=2_000)
+    one, other = users.density(Owner("t", "a")), users.density(Owner("t", "b"))
+    assert one is not None and other is not None and one > 1.2 * other
 
 
 def test_a_class_without_pauses_of_its_own_backs_off_to_the_coarser_one() -> None:
