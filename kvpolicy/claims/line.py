@@ -115,8 +115,9 @@ class Line:
             wanted.insert(0, (present, None))
         before = self.marks
         old = {mark.length: mark for mark in before}
+        merged = len(old) < len(before)  # eviction has brought several to one place
         self.marks = marks = [self._at(ranks, place, old, length, strength, now) for length, strength in wanted]
-        if old or len(before) != len(marks):  # eviction may have brought several to one place
+        if old or merged:
             kept = set(map(id, marks))
             for mark in before:
                 if id(mark) not in kept:

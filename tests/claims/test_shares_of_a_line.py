@@ -74,3 +74,13 @@ def test_a_request_whose_line_went_on_with_another_marks_nothing_when_it_grows()
     world.check()
     world.finish(first, finished=True)
     world.check()
+
+
+def test_marks_that_eviction_brought_to_one_place_all_go() -> None:
+    world = World("policy p\ntool_result { priority: 70 retention: hold 5s }\nturn { priority: 20 retention: pin }\n")
+    world.ask(S, "abcd", spans(("system", 2), ("turn", 1), ("tool_result", 1)), finished=True)
+    world.at(5).ask(Owner(session="other"), "ab", spans(("system", 2)), finished=True)
+    world.steering.evict(1, world.now)
+    assert world.strengths("abcd") == [220, 220, 220, None]
+    assert world.at(86401).ranks("abc") == [35, 35, 35]
+    world.check()
