@@ -9,9 +9,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.directive import DROP, HOLD, PIN, Retention, Ttl
 from kvpolicy.steering.calls import Wish
-from tests.laws.world import KINDS, OWNERS, POLICIES, World, chain, spans
+from tests.laws.world import KINDS, OWNERS, POLICIES, World, chain, prompt_of, spans
 from tests.pool.structure import check_structure
 
 MORE = (
@@ -83,6 +84,38 @@ class Player:
         """All that has to hold at every instant."""
         self.world.check()
         check_structure(self.world.steering.pool)
+        self._check_limits()
+        self._check_quotas()
+
+    def _check_limits(self) -> None:
+        """What the claims of a group protect fits into its limit, each charged with its whole prefix."""
+        ledger = self.world.steering.ledger
+        for limit in ledger.budget.limits:
+            charged: dict[object, dict[int, int]] = {}
+            for line in (line for holder in ledger.holders.values() for line in holder.lines()):
+                for length, strength, claim in line.pieces:
+                    group = limit.group(line, claim) if strength >= PROTECTED else None
+                    if group is not None:
+                        lines = charged.setdefault(group, {})
+                        lines[id(line)] = max(lines.get(id(line), 0), min(length, line.length))
+            assert all(sum(lines.values()) <= limit.blocks for lines in charged.values()), (limit.name, charged)
+
+    def _check_quotas(self) -> None:
+        """What the claims of a group cover of a tier, without being cut there, fits into its share."""
+        ledger, pool = self.world.steering.ledger, self.world.steering.pool
+        for share in () if ledger.quotas is None else ledger.quotas.shares:
+            covered: dict[object, set[object]] = {}
+            for line in (line for holder in ledger.holders.values() for line in holder.lines()):
+                prompt = prompt_of(line, self.world.prompts)
+                for claim in line.claims:
+                    group = share.group(line, claim)
+                    if group is None or claim.ended or claim.yields or claim.dropped:
+                        continue
+                    for index in range(int(min(claim.length, line.length, claim.kept))):
+                        view = pool.block(prompt, index)
+                        if view is not None and view.tier == share.tier:
+                            covered.setdefault(group, set()).add(prompt[index])
+            assert all(len(blocks) <= share.blocks for blocks in covered.values()), (share.name, covered)
 
     def play(self, what: str, *rest: object) -> None:
         """One step."""

@@ -111,7 +111,7 @@ class World:
         found = []
         for holder in self.steering.ledger.holders.values():
             for line in holder.lines():
-                prompt = _prompt_of(line, self.prompts)
+                prompt = prompt_of(line, self.prompts)
                 if prompt[: index + 1] != hashes[: index + 1]:
                     continue
                 for claim in line.claims:
@@ -178,7 +178,8 @@ class World:
         assert self.steering.counters["failures"] == 0
 
 
-def _prompt_of(line: Line, prompts: dict[str, list[str]]) -> list[str]:
+def prompt_of(line: Line, prompts: dict[str, list[str]]) -> list[str]:
+    """The block hashes of the prompt that a line stands on."""
     if line.request is not None:
         return prompts[line.request.id]
     return chain(*str(line.claims[0].proof).split("/"))  # a claim by call: the hash of its end names all words
