@@ -94,7 +94,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
         quiet = looks is not None and look is None
         if quiet and menu is not None and menu.quiet is not None:
             kept = menu.quiet.made.get(drawn.lifetimes[group])
-            if kept is not None:
+            if kept is not None and kept.lapse == inf:
                 answers.append(kept)
                 continue
         if menu is None:
@@ -116,7 +116,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
             if alike:
                 shared = guards, solver
             verdicts = menu.decided(openings, guards)
-            step = menu.next_step(openings, solver, now)
+            step = menu.next_step(openings, solver if menu.timed else None, now)
         answers.append(answer(drawn.lifetimes[group], verdicts, step, now, idle_since, drawn.answers[group]))
     drawn.answers = answers
     return answers

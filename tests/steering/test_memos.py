@@ -93,8 +93,28 @@ def seen(world: World) -> list[object]:
     ]
 
 
-@given(st.sampled_from(TEXTS), histories, st.integers(4, 30))
-@settings(max_examples=60)
+# Sessions whose prompts grow from pause to pause: what is kept is met again, with other times.
+pauses = st.lists(
+    st.one_of(
+        st.builds(
+            lambda owner, length, end: ("ask", owner, 0, list(range(length)), end),
+            st.integers(0, 1),
+            st.integers(1, 7),
+            st.sampled_from([1, 1, 1, 0, 2]),
+        ),
+        st.tuples(st.just("wait"), st.sampled_from([0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 31.0])),
+        st.tuples(st.just("event"), st.sampled_from(["tool_result", "tool_call", "session_end"]), st.integers(0, 1)),
+        st.tuples(st.just("open"), st.integers(0, 1), st.just(0), st.lists(st.integers(0, 7), max_size=5)),
+        st.tuples(st.just("close"), st.integers(0, 2)),
+    ),
+    min_size=4,
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.split()[1])
+@given(st.one_of(pauses, pauses, histories), st.integers(12, 40))
+@settings(max_examples=30)
 def test_the_same_with_and_without_what_is_kept(text: str, history: list[tuple[object, ...]], blocks: int) -> None:
     kept: list[list[object]] = []
     world = World(text, blocks)
