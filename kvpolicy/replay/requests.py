@@ -14,6 +14,8 @@ from kvpolicy.replay.incoming import read, read_parts
 from kvpolicy.replay.stage import Flow, Row, Stage, hints, unheard
 from kvpolicy.steering.show import TOP_BAND
 
+MOST_ACCEPTED = 1 << 20  # generated tokens of one step: an answer has thousands
+
 
 def request(stage: Stage, step: Step, now: float) -> Row:
     """`id`, `tokens` (a list) or `hashes`, `owner`, `spans`, `key`, `computed` and the static attributes."""
@@ -148,7 +150,9 @@ def resume(stage: Stage, step: Step, now: float) -> Row:
 def _accepted(step: Step) -> list[int]:
     value = step.get("accepted")
     if isinstance(value, int) and not isinstance(value, bool):
-        return [-1] * fields.count(step, "accepted")
+        if fields.count(step, "accepted") > MOST_ACCEPTED:
+            raise InputFault(f"progress: accepted: at most {MOST_ACCEPTED} tokens in one step, not {value}")
+        return [-1] * value
     return fields.tokens(step, "accepted") or []
 
 

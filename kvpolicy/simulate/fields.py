@@ -9,6 +9,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.simulate.trace import BlockId
 
 Row = dict[str, object]
+_MOST = 1 << 40  # tokens; sums over a trace stay numbers that JSON has
 
 
 def whole(path: Path, line: int, row: Row, key: str, default: int | None = None) -> int:
@@ -22,6 +23,8 @@ def whole(path: Path, line: int, row: Row, key: str, default: int | None = None)
         raise InputFault(f"{path}:{line}: {key} {_said(row, key)}; it is a count of tokens, such as 4096")
     if value < 0:
         raise InputFault(f"{path}:{line}: {key} is {value}; a count cannot be negative")
+    if value > _MOST:
+        raise InputFault(f"{path}:{line}: {key} is {value}; no count of tokens is above {_MOST}")
     return value
 
 

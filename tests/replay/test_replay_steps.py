@@ -37,6 +37,7 @@ OK = request(0, "r", "s", blocks=("b", 2))
         (['{"at": NaN, "do": "advance"}'], "timeline.jsonl:1: not JSON"),
         ([{"at": 5, "do": "advance"}, {"at": 3, "do": "advance"}], "timeline.jsonl:2: at: 3 is before 5"),
         ([{"at": 0, "do": "request", "tokens": [1]}], "request: 'id' is missing"),
+        ([OK, {"at": 1, "do": "progress", "id": "r", "accepted": 1 << 52}], "accepted: at most 1048576 tokens"),
         ([{"at": 0, "do": "request", "id": "r"}], "request: 'tokens' (a list of token ids) or 'hashes' is missing"),
         ([{"at": 0, "do": "request", "id": "r", "tokens": "abc"}], "request: tokens: a list of token ids"),
         ([{"at": 0, "do": "request", "id": "r", "tokens": [1.5]}], "request: tokens: a list of token ids"),

@@ -38,6 +38,8 @@ BAD_ROWS: dict[str, tuple[list[object], int, str]] = {
     "microseconds since 1970": ([{**GOOD, "timestamp": 1_700_000_000_000_000}], 1, "years in ms"),
     "negative length": ([GOOD, {**GOOD, "input_length": -1}], 2, "cannot be negative"),
     "negative output": ([{**GOOD, "output_length": -3}], 1, "cannot be negative"),
+    "a length beyond any prompt": ([GOOD, {**GOOD, "input_length": 1 << 62}], 2, "no count of tokens"),
+    "a session without requests": ([session(hash_ranges=[[1, 1]]), SESSION], 2, "requests is no list"),
     "negative time": ([{**GOOD, "timestamp": -3}], 1, "zero or more"),
     "two parents": ([GOOD, {**GOOD, "hash_ids": [7, 2]}], 2, "prefix-chained"),
     "a first block further down": ([GOOD, {**GOOD, "hash_ids": [2, 1]}], 2, "prefix-chained"),
