@@ -15,10 +15,11 @@ from collections.abc import Callable, Hashable, Sequence
 from math import inf
 
 from kvpolicy.claims import dead
+from kvpolicy.claims.answering import ANSWER_GRACE_S, CANCEL_GRACE_S
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder, owner_key
-from kvpolicy.claims.placing import ANSWER_GRACE_S, CANCEL_GRACE_S, Arrival, Placing
+from kvpolicy.claims.placing import Arrival, Placing
 from kvpolicy.claims.settling import BUDGET
 from kvpolicy.request import Owner
 

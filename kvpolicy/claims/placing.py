@@ -1,6 +1,6 @@
-"""Requests: what one shows to be dead, what it claims, and what its end changes.
+"""Requests: what one shows to be dead, and what it claims.
 
-`ledger` adds claims by call and the passing of time.
+`answering` is about their ends; `ledger` adds claims by call and the passing of time.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ from math import inf
 
 from kvpolicy.blocks import Layout
 from kvpolicy.claims import dead
+from kvpolicy.claims.answering import Answering
 from kvpolicy.claims.claim import Claim, spread_drops
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, head_of
 from kvpolicy.claims.ranks import Lease
 from kvpolicy.claims.renew import renew
-from kvpolicy.claims.settling import Settling
-from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.claims.wish import wishes_of
 from kvpolicy.directive import Directive
 from kvpolicy.request import Request
-
-ANSWER_GRACE_S = 2.0  # after an answer, until it is classified
-CANCEL_GRACE_S = 30.0  # after a cancel, until its claims are withdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Arrival:
     aside: bool
 
 
-class Placing(Settling):
+class Placing(Answering):
     """The life of a request, as far as claims go."""
 
     def arrive(
@@ -154,69 +150,6 @@ class Placing(Settling):
         self.settle(line, now)
         self._counted(line, now)
 
-    def finish(self, line: Line, made: Iterable[Claim], now: float, classified: bool = False) -> None:
-        """An answer ended, and its blocks are released. made: the claims that its request made. Unless it is classified
-        already, what it protected and the rank of its output stand until `classify`, or 2 s. Holds without an event
-        start. A settling of the line has to follow (`plan` or `settle`)."""
-        self._leave(line)
-        for claim in made:
-            claim.users -= 1
-            claim.settled = True
-        frozen: dict[Claim, int] = {}
-        waits = False
-        for claim in line.claims:
-            if not classified:
-                strength = claim.strength(now)
-                if strength >= PROTECTED or claim.kind == "output":
-                    frozen[claim] = strength
-                waits = waits or claim.lifetime == "request"
-            if claim.hold_s is not None and not claim.users:
-                claim.release(now)
-        if not line.running:
-            line.before = None
-        if classified:
-            self.classify(line, now)
-        elif frozen or waits:
-            line.frozen, line.grace = frozen, now + ANSWER_GRACE_S
-
-    def came(self, holder: Holder, event: str, now: float, grace: float = 0.0) -> None:
-        """An event came to an owner: what it holds until that event is held no more, or for a grace until `touched`."""
-        for line in holder.lines():
-            ended = [claim for claim in line.claims if claim.came(event, now, now + grace)]
-            if ended:
-                holder.lingers = holder.lingers or grace > 0
-                self.settle(line, now)
-
-    def touched(self, holder: Holder, now: float) -> None:
-        """The owner's next request has touched its blocks: graces of holds end."""
-        if not holder.lingers:
-            return
-        holder.lingers = False
-        for line in holder.lines():
-            ended = [claim for claim in line.claims if now < claim.protected_until == claim.over_at]
-            for claim in ended:
-                claim.over_at = claim.protected_until = now
-            if ended:
-                self.settle(line, now)
-
-    def classify(self, line: Line, now: float) -> None:
-        """What comes after the answer is known: its graces end, and claims `for request` with them."""
-        line.frozen, line.grace = None, inf
-        if line.running == 0:
-            line.claims = [claim for claim in line.claims if claim.lifetime != "request"]
-            if not line.claims:
-                self._drop(line, now)
-
-    def cancel(self, line: Line, made: Iterable[Claim], now: float) -> None:
-        """A request was withdrawn; what it alone claimed (of `made`, its claims) goes after 30 s."""
-        self._leave(line)
-        for claim in made:
-            claim.users -= 1
-            if not claim.users:
-                claim.release(now)
-        line.withdraw = now + CANCEL_GRACE_S
-        self.settle(line, now)
-
     def _take_over(
         self, holder: Holder, chain: Chain, head: Hashable, hashes: Sequence[Hashable], now: float
     ) -> tuple[Line, list[Claim]]:
@@ -260,28 +193,3 @@ class Placing(Settling):
                     if other is not line and dead.behind(other, dropped):
                         self.settle(other, now)
                 return
-
-    def _leave(self, line: Line) -> None:
-        line.running = max(0, line.running - 1)
-        chain = line.holder.chains.get(line.head)
-        if chain is not None:
-            chain.running = max(0, chain.running - 1)
-            self._reap(line.holder, line.head)
-
-    def _withdraw(self, line: Line, now: float) -> None:
-        """What only cancelled requests claimed goes; what they had replaced counts again."""
-        line.withdraw = inf
-        kept = [claim for claim in line.claims if claim.settled or claim.users]
-        if line.before is not None and not line.running:
-            kept += [claim for claim in line.before if claim.settled and claim not in kept]
-            kept.sort(key=_place_in_prompt)
-            line.before = None
-        if line.holder.nameless:
-            self._forget_ends(line, line.claims)
-            line.holder.index.update((claim.proof, line) for claim in kept if claim.full)
-        line.claims = kept
-        self.settle(line, now)
-
-
-def _place_in_prompt(claim: Claim) -> tuple[int, float]:
-    return (claim.full, inf if claim.end is None else claim.end)
