@@ -1,7 +1,7 @@
 """`kvp graph FILE`: a workflow with the steps to each node's next use, its loops and what is wrong with it.
 
 Reads a `.kvp` (or a packaged policy) or a graph as JSON, and optionally a run state whose step events say where the
-run stands. Writes text or the JSON of the interface.
+run stands. Writes text, the JSON of the interface, DOT or SVG.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ HELP = "A workflow: its nodes with the steps to their next use, its edges and lo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE [--workflow NAME] [--state S.json] [--format text|json]`."""
+    """`FILE [--workflow NAME] [--state S.json] [--format text|json|dot|svg]`."""
     parser.add_argument("file", metavar="FILE", help="a .kvp file, a packaged policy, or a graph as .json")
     parser.add_argument("--workflow", metavar="NAME", help="which one, where the file has several")
     parser.add_argument("--state", metavar="S.json", help="events up to now (and a workflow, where FILE has none)")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("--format", choices=("text", "json", "dot", "svg"), default="text", help="default: text")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,6 +57,11 @@ def run(args: argparse.Namespace) -> int:
             "diagnostics": [d.as_json() for d in found],
         }
         print(json.dumps(answer, indent=1))
+    elif args.format in ("dot", "svg"):
+        from kvpolicy.workflow import draw
+
+        captions = {name: _caption(steps[name], ranks.get(name)) for name in graph.nodes}
+        print(draw.dot(graph, captions) if args.format == "dot" else draw.svg(graph, captions))
     else:
         from kvpolicy.cli.listing import as_text
 
@@ -152,6 +157,10 @@ def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _caption(steps: float, rank: int | None) -> str:
+    return f"steps {_shown(steps)}" + (f", rank {rank}" if rank is not None else "")
 
 
 def _shown(steps: float) -> int | str:
