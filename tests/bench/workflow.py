@@ -15,8 +15,10 @@ from collections.abc import Callable
 
 from kvpolicy.policy.model import EventPattern, IntervalPattern, Subject
 from kvpolicy.request import Owner, Request
+from kvpolicy.workflow.durations import Series
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import AGENT, BARRIER, Graph, GraphEdge
+from kvpolicy.workflow.hold import best_hold
 from kvpolicy.workflow.position import Position
 from kvpolicy.workflow.state import RunState
 
@@ -113,6 +115,43 @@ def distances() -> tuple[float, float]:
     return whole, step
 
 
+def holds(count: int = 2_000) -> float:
+    """Seconds for a new duration and the best hold after it, asked five times; 512 durations are kept."""
+    chance = random.Random(2)
+    series = Series()
+    for _ in range(512):
+        series.add(chance.expovariate(0.1))
+    begin = time.process_time()
+    for _ in range(count):
+        series.add(chance.expovariate(0.1))
+        for gain in (1.0, 5.0, 20.0, 80.0, 300.0):
+            best_hold(None, series, gain)
+    return (time.process_time() - begin) / count
+
+
+def densities(count: int = 4_000) -> tuple[float, float]:
+    """Seconds for one pause to be learned (two requests), and for the density of an open one, asked at three ages."""
+    chance = random.Random(3)
+    state = RunState()
+    owners = [Owner("t", f"s{number}") for number in range(100)]
+    subjects = [Subject("turn", {}, owner) for owner in owners]
+    learning = asking = 0.0
+    now = 0.0
+    for number in range(count):
+        owner = owners[number % 100]
+        request = Request(f"r{number}", owner, 100, 16)
+        begin = time.process_time()
+        state.arrive(request, now)
+        state.answer(request, now, tool_calls=("grep",), output_tokens=chance.randrange(2000))
+        learning += time.process_time() - begin
+        begin = time.process_time()
+        for other in (0, 37, 80):
+            state.read("hit_density", None, subjects[(number + other) % 100])
+        asking += time.process_time() - begin
+        now += chance.expovariate(10.0)
+    return learning / count, asking / count / 3
+
+
 def memory(owners: int = 20_000) -> float:
     """Bytes per owner in a tool pause."""
     tracemalloc.start()
@@ -133,4 +172,7 @@ if __name__ == "__main__":
     print(f"  look-up of an interval: {median(openings) * 1e6:.2f} us")
     whole, step = distances()
     print(f"  distances on 1,000 nodes: {whole * 1e3:.2f} ms, after one step {step * 1e3:.2f} ms")
+    print(f"  a duration and five best holds: {median(holds) * 1e6:.0f} us")
+    learning, asking = densities()
+    print(f"  a pause learned: {learning * 1e6:.0f} us, a hit density: {asking * 1e6:.1f} us")
     print(f"  memory: {memory():.0f} bytes per owner")
