@@ -34,6 +34,7 @@ class Budget:
     """blocks: the quota over all. settle: brings one line's marks up to date after its cut has changed."""
 
     __slots__ = (
+        "_charged_to",
         "_entered",
         "_groups",
         "_heap",
@@ -57,6 +58,7 @@ class Budget:
         self._most = 0  # lines that were entered at once since the heap was compacted
         self._turn = 0
         self._groups: dict[tuple[int, Hashable], dict[Line, None]] = {}
+        self._charged_to: dict[Line, dict[tuple[int, Hashable], None]] = {}
 
     def enter(self, line: Line) -> None:
         """A line has come to be protected, or is with other pieces than before."""
@@ -93,10 +95,11 @@ class Budget:
         self._entered.pop(line, None)
         if 2 * len(self._entered) < self._most and len(self._heap) > 64:
             self._compact()  # what is gone must not be kept alive from here
-        for group in [g for g, lines in self._groups.items() if line in lines] if self._groups else ():
-            self._groups[group].pop(line)
-            if not self._groups[group]:
-                del self._groups[group]
+        for key in self._charged_to.pop(line, ()):
+            members = self._groups.get(key, {})
+            members.pop(line, None)
+            if not members:
+                self._groups.pop(key, None)
 
     def _keep_whole(self, now: float) -> None:
         # INVARIANT: what is left is what taking claims strongest first, each as far as it fits, would leave.
@@ -151,6 +154,7 @@ class Budget:
         for group in charged:
             members = self._groups.setdefault((number, group), {})
             members[line] = None
+            self._charged_to.setdefault(line, {})[number, group] = None
             lengths = {member: _charge(limit, member, group) for member in members}
             total = sum(lengths.values())
             for member in sorted(members, key=_weakest_first):

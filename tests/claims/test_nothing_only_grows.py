@@ -18,6 +18,7 @@ from tests.laws.world import World, spans
 POLICY = (
     "policy p\nsystem { priority: 90 for: session }\nturn { priority: 60 ttl: 30s }\n"
     "on tool_call until tool_result { turn { retention: hold until step_end at most 2min } }\n"
+    "limit turn per session { hold: at most 10% of gpu }\nlimit any per session { gpu: at most 50% }\n"
 )
 COUNTED = (Claim, Line, Chain, Holder, Mark, Life)
 SESSIONS = 2000
@@ -53,7 +54,9 @@ def test_sessions_that_vanish_leave_nothing() -> None:
     assert not steering.state.owners()
     assert not steering.running and not steering._keys
     assert len(steering.ledger.timers) == 0
-    assert not steering.ledger.budget._groups
+    quotas = steering.ledger.quotas
+    assert quotas is not None and not quotas._members and not quotas._groups and not quotas._dirty
+    assert not steering.ledger.budget._groups and not steering.ledger.budget._charged_to
     assert steering.counters["failures"] == 0
     left = _objects() - before
     assert max(left.values(), default=0) <= 65, left  # queues are compacted when they are mostly stale
