@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kvpolicy.faults import InputFault
 
 if TYPE_CHECKING:
-    from kvpolicy.simulate.sessions import Interleaving
+    from kvpolicy.simulate.interleaving import Interleaving
 
 HELP = (
     "Replay a trace on the embedded engine under policies and baselines, and count what each would have found in the "
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _interleaving(args: argparse.Namespace) -> Interleaving:
-    from kvpolicy.simulate.sessions import Interleaving
+    from kvpolicy.simulate.interleaving import Interleaving
 
     return Interleaving(
         seed=7 if args.seed is None else args.seed,

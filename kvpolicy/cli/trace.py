@@ -88,8 +88,8 @@ def _describe(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _info(args: argparse.Namespace) -> dict[str, object]:
+    from kvpolicy.simulate.interleaving import Interleaving
     from kvpolicy.simulate.library import find
-    from kvpolicy.simulate.sessions import Interleaving
     from kvpolicy.simulate.trace import Facts
 
     trace, told = find(args.name, Interleaving(), args.seed)

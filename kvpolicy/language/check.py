@@ -18,7 +18,7 @@ from kvpolicy.language.check_tests import check_tests
 from kvpolicy.language.lets import check_lets
 from kvpolicy.language.load import LoadResult
 from kvpolicy.language.scope import scope_of
-from kvpolicy.language.types import Typer
+from kvpolicy.language.typer import Typer
 
 _VALUE_START = re.compile(r"[A-Za-z_]\w*[ \t]*:[ \t]*")
 Pass = Callable[[syntax.FileSet, Typer], None]

@@ -7,7 +7,8 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.build_expressions import BROKEN
 from kvpolicy.language.check_names import unknown
 from kvpolicy.language.phrase import phrase
-from kvpolicy.language.types import Typer, spoken, unit_missing
+from kvpolicy.language.typer import Typer
+from kvpolicy.language.types import spoken, unit_missing
 
 _ORDERED = frozenset({"<", "<=", ">", ">="})
 _ADVICE = {

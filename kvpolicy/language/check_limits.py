@@ -7,7 +7,8 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_conditions import check_match
 from kvpolicy.language.check_names import unknown
 from kvpolicy.language.check_values import TIERS, check_rank
-from kvpolicy.language.types import BYTES, DURATION, INT, PERCENT, PLAIN, TOKENS, Typer
+from kvpolicy.language.typer import Typer
+from kvpolicy.language.types import BYTES, DURATION, INT, PERCENT, PLAIN, TOKENS
 
 # What a limit may bound: ranks and durations are clamped, memory is a quota.
 _CLAMPED = {"priority": INT, "ttl": DURATION, "replicas": INT}

@@ -9,7 +9,8 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.load import group_name
 from kvpolicy.language.scope import Scope
 from kvpolicy.language.spelling import nearest
-from kvpolicy.language.types import Typer
+from kvpolicy.language.typer import Typer
+from kvpolicy.language.types import spoken
 
 
 def unknown(what: str, written: str, place: Place, known: Iterable[str], otherwise: str | None = None) -> Diagnostic:
@@ -88,14 +89,8 @@ def _setting(setting: syntax.Let, used: syntax.Member, group: str, typer: Typer,
         return
     wanted = typer.let(key)
     if "?" not in (found.kind, wanted.kind) and found.kind != wanted.kind:
-        message = f"'{setting.name}' is {_a(wanted.kind)} there, and this is {_a(found.kind)}"
+        message = f"'{setting.name}' is {spoken(wanted.kind)} there, and this is {spoken(found.kind)}"
         typer.faults.append(codes.UNIT_MISMATCH.at(setting.value.place, message))
-
-
-def _a(kind: str) -> str:
-    from kvpolicy.language.types import spoken
-
-    return spoken(kind)
 
 
 def _used(use: syntax.Use, files: syntax.FileSet) -> syntax.Member | None:

@@ -10,7 +10,7 @@ from kvpolicy.language.check_conditions import check_event, check_match
 from kvpolicy.language.check_names import twice_in, unknown
 from kvpolicy.language.check_values import check_value
 from kvpolicy.language.phrase import phrase
-from kvpolicy.language.types import Typer
+from kvpolicy.language.typer import Typer
 
 
 def check_rules(files: syntax.FileSet, typer: Typer) -> None:

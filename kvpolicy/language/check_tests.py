@@ -8,7 +8,8 @@ from kvpolicy.language.check_conditions import check_event, check_match
 from kvpolicy.language.check_names import rule_known, twice_in, unknown
 from kvpolicy.language.check_values import check_value
 from kvpolicy.language.phrase import phrase
-from kvpolicy.language.types import INT, PARTS, PLAIN, Typer
+from kvpolicy.language.typer import Typer
+from kvpolicy.language.types import INT, PARTS, PLAIN
 
 _NOTHING = frozenset({("nothing",), ("never",)})
 

@@ -9,7 +9,8 @@ from kvpolicy.language.build_expressions import BROKEN
 from kvpolicy.language.check_conditions import check_event
 from kvpolicy.language.check_names import unknown
 from kvpolicy.language.phrase import phrase
-from kvpolicy.language.types import DURATION, INT, NUMBER, PLAIN, Typer, spoken
+from kvpolicy.language.typer import Typer
+from kvpolicy.language.types import DURATION, INT, NUMBER, PLAIN, spoken
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "retention": ("normal", "drop", "pin"),

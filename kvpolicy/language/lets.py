@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.scope import Key, Scope
-from kvpolicy.language.types import Typer
+from kvpolicy.language.typer import Typer
 
 DEEPEST, LARGEST = 100, 2_000  # levels and parts of what a name stands for, all names in it written out
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from kvpolicy.faults import InputFault
 from kvpolicy.simulate import public
 from kvpolicy.simulate.generator import GeneratedTrace
+from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.lines import sha256_of
 from kvpolicy.simulate.read import FileTrace
 from kvpolicy.simulate.session_numbers import SESSION_NUMBERS
-from kvpolicy.simulate.sessions import Interleaving
 from kvpolicy.simulate.trace import Trace
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from kvpolicy.faults import InputFault
 from kvpolicy.simulate import bailian, mooncake, own, sessions
 from kvpolicy.simulate.fields import Row
+from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.lines import rows, sha256_of
-from kvpolicy.simulate.sessions import Interleaving
 from kvpolicy.simulate.trace import Call, Facts, Progress
 
 FORMS = (

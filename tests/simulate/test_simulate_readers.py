@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kvpolicy.request import Owner, Span
+from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.own import SCHEMA
 from kvpolicy.simulate.read import FileTrace
-from kvpolicy.simulate.sessions import Interleaving
 from kvpolicy.simulate.trace import Facts
 from tests.simulate.traces_for_tests import data_file, mooncake_rows, read, write
 

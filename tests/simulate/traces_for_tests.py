@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kvpolicy.request import Owner, Request
+from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.library import data_folders
 from kvpolicy.simulate.read import FileTrace
-from kvpolicy.simulate.sessions import Interleaving
 from kvpolicy.simulate.trace import Answer, Call, Facts
 
 ROOT = Path(__file__).resolve().parents[2]
