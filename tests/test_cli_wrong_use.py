@@ -9,7 +9,7 @@ import pytest
 from kvpolicy.cli import main as dispatcher
 
 CALLS = [
-    ("check nope", "nope: cannot be read: there is no such file; the packaged policies are base, "),
+    ("check nope", "nope: cannot be read: there is no such file; the packaged policies are "),
     (
         "check contnuum",
         "contnuum: cannot be read: there is no such file; did you mean the packaged policy 'continuum'?",
@@ -25,7 +25,7 @@ CALLS = [
     ("simulate generated --capacity x", "--capacity x: a capacity is a count, such as 4096, or several, "),
     ("simulate generated --capacity 4s", "--capacity 4s: a capacity is a count, such as 4096, or several, "),
     ("simulate generated --capacity 0", "--capacity 0: a pool needs at least one block; give a number above 0"),
-    ("simulate generated --capacity 4 --policy nope", "nope: no policy of that name; packaged are base, "),
+    ("simulate generated --capacity 4 --policy nope", "nope: no policy of that name; packaged are "),
     ("simulate generated --capacity 4 --price-ratio nan", "--price-ratio nan: a price ratio is above 0, such as 10"),
     ("trace get", "trace get: it takes a name"),
     ("trace list generated", "trace list: it takes no name"),

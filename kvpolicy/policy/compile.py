@@ -12,9 +12,10 @@ from pathlib import PurePath
 from kvpolicy.faults import Place
 from kvpolicy.language import syntax
 from kvpolicy.language.codes import PRECEDENCE_CYCLE, SYNTAX, UNKNOWN_NAME
+from kvpolicy.language.scope import home_layer
 from kvpolicy.policy.code import code
 from kvpolicy.policy.compiled import Clamp, Guard, Quota, Rule
-from kvpolicy.policy.layers import LayerOrder, home_layer, order_layers
+from kvpolicy.policy.layers import LayerOrder, order_layers
 from kvpolicy.policy.limits import compile_limit
 from kvpolicy.policy.matching import matcher
 from kvpolicy.policy.model import EventPattern, IntervalPattern

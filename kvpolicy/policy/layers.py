@@ -14,14 +14,11 @@ from pathlib import PurePath
 
 from kvpolicy.language import syntax
 from kvpolicy.language.codes import PRECEDENCE_CYCLE
+from kvpolicy.language.load import group_name
+from kvpolicy.language.scope import home_layer
 from kvpolicy.policy.settle import fault
 
 Layer = tuple[str, str]  # group ("" for the set's own files), name
-
-
-def home_layer(file: syntax.File) -> str:
-    """The layer of a file's rules outside any `layer` block: the policy's name, else the file's."""
-    return file.header.name if file.header is not None else PurePath(file.name).stem
 
 
 def shown(layer: Layer) -> str:
@@ -36,16 +33,13 @@ def own_layers(file: syntax.File) -> tuple[str, ...]:
 
 
 def used_groups(member: syntax.Member, files: syntax.FileSet) -> tuple[str, ...]:
-    """The groups that a file's `use` statements bring in: by alias, else by the file that is used."""
-    known = {m.group for m in files.members if m.group}
+    """The groups that a file's `use` statements bring in. A file that another `use` has brought in before keeps the
+    name that it got there."""
     found = []
     for use in member.file.uses:
-        stem = _stem(use.target)
-        by_file = (
-            m.group for m in files.members if m.group and PurePath(m.file.name).name.removesuffix(".kvp") == stem
-        )
-        name = use.alias if use.alias in known else next(by_file, stem)
-        found += [name] if name in known else []
+        named = [m for m in files.members if m.group and _stem(m.file.name) == _stem(use.target)]
+        own = [m for m in named if m.group == group_name(use, m.file)]
+        found += [m.group for m in (*own, *named)[:1]]
     return tuple(dict.fromkeys(found))
 
 
