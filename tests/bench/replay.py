@@ -70,8 +70,8 @@ def main() -> None:
     ratios = [other / own for own, other in pairs]
     took = statistics.median(other for _, other in pairs)
     print(
-        f"  coding_agent, replay alone: {statistics.median(ratios):.1f} times the time of lru (pairs {min(ratios):.1f} to "
-        f"{max(ratios):.1f}, processor time), {1e6 * took / len(calls):.0f} us a request"
+        f"  coding_agent, replay alone: {statistics.median(ratios):.1f} times the time of lru (pairs {min(ratios):.1f} "
+        f"to {max(ratios):.1f}, processor time), {1e6 * took / len(calls):.0f} us a request"
     )
     whole = [(command("lru"), command("coding_agent")) for _ in range(WHOLE_ROUNDS)]
     print(
