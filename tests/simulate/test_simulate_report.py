@@ -156,7 +156,8 @@ def test_without_any_source_a_generated_trace_stands_in(
     nowhere(tmp_path, monkeypatch)
     assert main(["simulate", "claude-code", "--capacity", "1", "--capacity-unit", "percent", "--format", "json"]) == 0
     told = capsys.readouterr()
-    assert len([line for line in told.err.splitlines() if not line.startswith("replaying")]) == 1  # a slow machine tells
+    said = [line for line in told.err.splitlines() if not line.startswith("replaying")]  # a slow machine tells how far
+    assert len(said) == 1
     assert "a generated trace is used instead" in told.err
     assert json.loads(told.out)["trace"]["source"].startswith("GENERATED")
     assert main(["simulate", "mooncake", "--capacity", "9"]) == 2

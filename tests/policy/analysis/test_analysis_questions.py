@@ -47,7 +47,42 @@ SENSIBLE = (
 )
 
 
-@pytest.mark.parametrize("text", SENSIBLE)
+# Rules that reach every span, but not always: no LRU in other words.
+SOMETIMES = (
+    "on tool_call until tool_result { any { priority: 50 } }\n",
+    "any when idle() < 1min { priority: 50 }\n",
+    "any[agent = judge] { priority: 50 }\n",
+    "any { priority: 50  ttl: 5min fixed }\n",
+)
+
+# What an owner that is gone can no longer meet, and what may still come.
+AFTER_THE_END = dict.fromkeys(
+    ["tool_call", "tool_result", "turn_end", "step_end", "branch_done", "branch_scored", "barrier", "compact", "pause"],
+    True,
+) | dict.fromkeys(["turn_start", "step_start", "branch_start", "resume"], False)
+
+
+@pytest.mark.parametrize(("event", "told_of"), AFTER_THE_END.items())
+def test_what_cannot_follow_the_end_of_a_session(event: str, told_of: bool) -> None:
+    expected = ["matches-nothing"] if told_of else []
+    assert names(f"on session_end until {event} {{ turn {{ priority: 20 }} }}") == expected
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ("on turn_end {{ {rest} }}", ["drop-takes-more"]),  # at another time
+        ("on session_end {{ {rest} }}", []),
+        ("{rest}", []),
+        ("turn, tool_result, output, scratchpad when idle() > 1min {{ retention: drop }}", ["drop-takes-more"]),
+    ],
+)
+def test_a_drop_of_the_head_asks_for_the_rest_at_the_same_time(other: str, expected: list[str]) -> None:
+    rest = "turn, tool_result, output, scratchpad { retention: drop }"
+    assert names("on session_end { system { retention: drop } }\n" + other.format(rest=rest)) == expected
+
+
+@pytest.mark.parametrize("text", SENSIBLE + SOMETIMES)
 def test_sensible_policies_are_left_in_peace(text: str) -> None:
     assert [(fault.name, fault.message) for fault in told(text)] == []
 
