@@ -52,6 +52,10 @@ class Series:
         if len(self._never) > LATEST:
             del self._waited[bisect_left(self._waited, self._never.popleft())]
 
+    def kept(self) -> tuple[list[float], list[float]]:
+        """The durations kept, and how long those lasted that never ended by a return; oldest first."""
+        return list(self._recent), list(self._never)
+
     @property
     def count(self) -> int:
         """How many durations are kept."""

@@ -31,6 +31,15 @@ class Learned:
             times = self._times[tenant] = LearnedTimes()
         return times
 
+    def replace(self, tenant: str, times: LearnedTimes) -> None:
+        """Take these in place of what was learned of a tenant."""
+        self._times[tenant] = times
+
+    def reset(self, tenant: str) -> None:
+        """Forget how long the tenant's tools, humans and steps took, and its classes of pauses."""
+        self._times.pop(tenant, None)
+        self.pauses.reset(tenant)
+
     def found_cached(self, owner: Owner, kind: str) -> None:
         """An owner found a span of this kind cached that others had left there."""
         key = (owner.tenant, owner.agent)

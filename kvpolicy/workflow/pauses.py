@@ -105,6 +105,10 @@ class Pauses:
             return None
         return pause.hazard.density(max(0.0, now - pause.at))
 
+    def reset(self, tenant: str) -> None:
+        """Forget the classes of a tenant; pauses that are open now are told to nobody."""
+        self._classes = {names: each for names, each in self._classes.items() if names[0] != tenant}
+
     def _close(self, life: Life) -> Pause | None:
         pause, life.pause = life.pause, None
         if pause is not None:
