@@ -152,6 +152,9 @@ def test_a_wheel_install(wheel: Path, tmp_path: Path) -> None:
     version = run([str(python), "-m", "kvpolicy", "--version"], elsewhere).stdout
     assert version == run([str(python.parent / "kvp"), "--version"], elsewhere).stdout
     assert version.startswith("kvp ")
+    tested = run([str(python.parent / "kvp"), "test", "continuum"], elsewhere).stdout  # its tests travel along
+    assert "0 failed" in tested, tested
+    assert not tested.startswith("0 passed")
 
 
 def test_an_editable_install(tmp_path: Path) -> None:

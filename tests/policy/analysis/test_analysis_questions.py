@@ -56,10 +56,19 @@ SOMETIMES = (
 )
 
 # What an owner that is gone can no longer meet, and what may still come.
-AFTER_THE_END = dict.fromkeys(
-    ["tool_call", "tool_result", "turn_end", "step_end", "branch_done", "branch_scored", "barrier", "compact", "pause"],
-    True,
-) | dict.fromkeys(["turn_start", "step_start", "branch_start", "resume"], False)
+GONE = (
+    "tool_call",
+    "tool_result",
+    "turn_end",
+    "step_end",
+    "branch_done",
+    "branch_scored",
+    "barrier",
+    "compact",
+    "pause",
+)
+LATER = ("turn_start", "step_start", "branch_start", "resume")
+AFTER_THE_END = dict.fromkeys(GONE, True) | dict.fromkeys(LATER, False)
 
 
 @pytest.mark.parametrize(("event", "told_of"), AFTER_THE_END.items())
