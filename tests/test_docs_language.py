@@ -1,0 +1,82 @@
+"""The word tables of `docs/language.md` are those of `kvpolicy.words`; `pytest --update` writes them anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from kvpolicy import words
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "language.md"
+SECTION = re.compile(r"<!-- words: (\w+) -->\n(.*?)<!-- /words -->", re.DOTALL)
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table of markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def quoted(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in names)
+
+
+def attributes() -> str:
+    state = [(f"`{name}`", kind, "events change it") for name, kind in words.STATE_ATTRIBUTES.items()]
+    static = [(f"`{name}`", kind, "known when the request arrives") for name, kind in words.STATIC_ATTRIBUTES.items()]
+    return table(("attribute", "type", ""), [*static, *state])
+
+
+TAKES = {"within?": "[within DURATION]", "within": "within DURATION", "like": "VALUE", "...": "…"}
+
+
+def functions() -> str:
+    rows = []
+    for name, (takes, gives, maybe) in words.FUNCTIONS.items():
+        written = ", ".join(TAKES.get(one, one.upper()) for one in takes)
+        rows.append((f"`{name}({written})`", "like its values" if gives == "like" else gives + "?" * maybe))
+    series = [f"- `{name}`: {meaning}\n" for name, meaning in words.SERIES.items()]
+    return table(("function", "gives"), rows) + "\nA SERIES is one of\n\n" + "".join(series)
+
+
+def units() -> str:
+    rows = [
+        ("durations", quoted(unit for unit in words.DURATION_UNITS if unit != "m"), "`m` is read as minutes"),
+        ("tokens", quoted(words.TOKEN_UNITS), "`k` is 1,000, `Ki` is 1,024"),
+        ("bytes", quoted(words.BYTE_UNITS), ""),
+        ("shares", quoted([words.PERCENT_UNIT]), ""),
+    ]
+    return table(("of", "units", ""), rows)
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "kinds": lambda: table(("kind", "which tokens"), ((f"`{k}`", what) for k, what in words.SPAN_KINDS.items())),
+    "properties": lambda: table(("property", "meaning"), ((f"`{k}`", what) for k, what in words.PROPERTIES.items())),
+    "attributes": attributes,
+    "events": lambda: table(("event", "when"), ((f"`{k}`", what) for k, what in words.EVENTS.items())),
+    "functions": functions,
+    "units": units,
+    "reserved": lambda: quoted(sorted(words.RESERVED)) + "\n",
+}
+
+
+def test_the_tables_are_those_of_the_words(update: bool) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    written = SECTION.sub(lambda found: f"<!-- words: {found[1]} -->\n{SECTIONS[found[1]]()}<!-- /words -->", text)
+    if update:
+        PAGE.write_text(written, encoding="utf-8")
+    assert text == written or update
+
+
+def test_every_table_has_its_place_on_the_page() -> None:
+    assert [found[1] for found in SECTION.finditer(PAGE.read_text(encoding="utf-8"))] == list(SECTIONS)
+
+
+@pytest.mark.parametrize("code", sorted(path.stem for path in (PAGE.parent / "codes").glob("*.md")))
+def test_every_page_of_a_code_is_reached_by_a_code_that_exists(code: str) -> None:
+    from kvpolicy.language import codes
+
+    assert code in {one.code for one in vars(codes).values() if isinstance(one, codes.Code)}
