@@ -50,6 +50,26 @@ def coding_agent(text: str | None) -> list[int]:
     return found
 
 
+def adaptive(text: str | None) -> list[int]:
+    """Twenty sessions have shown that tools take 8 s and that humans do not come back soon. Then a tool runs while ten
+    others wait for their humans."""
+    scene = Scene(text, 20)
+    for number in range(20):
+        past = Owner(session=f"past{number}")
+        scene.ask(past, [("turn", f"past{number}-", 1)], 0.0, tool_calls=["search"])
+        scene.now += 8.0
+        scene.ask(past, [("turn", f"past{number}-", 1)], 0.0, finished=True)
+    scene.now += 600.0
+    coder = Owner(session="coder")
+    prompt: list[Part] = [("system", "sys", 2), ("turn", "task", 5)]
+    scene.ask(coder, prompt, 0.0, tool_calls=["search"])
+    scene.crowd(10, 4, 0.5)
+    scene.now += 3.0
+    found = [scene.ask(coder, [*prompt, ("tool_result", "found", 1)], finished=True)]
+    assert not scene.failures()
+    return found
+
+
 def continuum(text: str | None) -> list[int]:
     """A tool that takes 8 s, seen 120 times; prefilling again takes 40 s. Others flood the pool for 6 s."""
     scene = Scene(text, 20)
@@ -146,6 +166,7 @@ def _learn(scene: Scene, tool: str, seconds: float, times: int) -> None:
 SCENARIOS: dict[str, Play] = {
     "base": base,
     "coding_agent": coding_agent,
+    "adaptive": adaptive,
     "continuum": continuum,
     "continuum_released": continuum_released,
     "chat_rag": chat_rag,

@@ -21,6 +21,7 @@ from tests.policies.scene import text_of
 FOUND: dict[str, tuple[list[int], list[int], list[int]]] = {
     "base": ([3, 5], [0, 1], [3, 5]),
     "coding_agent": ([7, 7], [0, 0], [0, 0]),
+    "adaptive": ([7], [0], [0]),
     "continuum": ([7], [0], [0]),
     "continuum_released": ([7, 0], [0, 0], [0, 0]),
     "chat_rag": ([10], [0], [0]),
@@ -31,6 +32,7 @@ DECISIVE = [
     ("base", "head"),
     ("base", "finished"),
     ("coding_agent", "paused"),
+    ("adaptive", "kept"),
     ("continuum", "paused"),
     ("continuum_released", "paused"),
     ("chat_rag", "documents"),
