@@ -7,6 +7,7 @@ stands in docs/architecture.md.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -96,6 +97,16 @@ def test_direction_of_imports(name: str) -> None:
         assert row(target) >= 0, f"{name} imports {target}, which stands in no row of DIRECTION"
         assert row(target) <= row(name), f"{name} imports {target}, which comes later"
         assert (piece(name), piece(target)) not in APART, f"{name} imports {target}"
+
+
+def test_the_architecture_page_names_every_piece_and_the_same_direction() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    there = {piece(name).removeprefix("kvpolicy.") for name in modules()} - {"kvpolicy", "__main__"}
+    table = re.findall(r"^\| (`[a-z_` ]+`) \|", page, re.MULTILINE)
+    assert {name for cell in table for name in re.findall(r"[a-z_]+", cell)} == there
+    direction = page.partition("## Direction of imports")[2].split("```")[1]
+    drawn = [set(re.findall(r"[a-z_]+", line)) for line in direction.strip().splitlines()]
+    assert drawn == [{name.removeprefix("kvpolicy.") for name in members} & there for members in DIRECTION]
 
 
 def test_the_package_itself_imports_only_faults() -> None:

@@ -103,15 +103,12 @@ def _load(file: str) -> FileSet:
 
 
 def _events(rows: Iterable[Mapping[str, object]], source: str | None) -> list[Event]:
-    from kvpolicy.workflow.events import event_from_row
+    from kvpolicy.workflow.events import events_from_rows
 
-    told = []
-    for index, row in enumerate(rows):
-        try:
-            told.append(event_from_row(row))
-        except InputFault as fault:
-            raise InputFault(f"{source}: events[{index}]: {fault}") from None
-    return sorted(told, key=lambda event: event.at)
+    try:
+        return events_from_rows(rows)
+    except InputFault as fault:
+        raise InputFault(f"{source}: {fault}") from None
 
 
 def _position(graph: Graph, events: list[Event]) -> Position:

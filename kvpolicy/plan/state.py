@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kvpolicy.assumed import Assumed, Assumption
-from kvpolicy.faults import InputFault
 from kvpolicy.language.syntax import Workflow
 from kvpolicy.policy.model import IntervalPattern, State
 from kvpolicy.request import Request
-from kvpolicy.workflow.events import event_from_row
+from kvpolicy.workflow.events import events_from_rows
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState
 
@@ -47,13 +46,7 @@ def run_state(
     The request's owner runs from the first event on; an event that ends its answer leaves it idle from then. Events
     after `now` have not happened. workflow: a graph as JSON, else the policy's. Raises InputFault naming the event.
     """
-    told = []
-    for index, row in enumerate(events):
-        try:
-            told.append(event_from_row(row))
-        except InputFault as fault:
-            raise InputFault(f"events[{index}]: {fault}") from None
-    told.sort(key=lambda event: event.at)
+    told = events_from_rows(events)
     if now is None:
         now = told[-1].at if told else 0.0
     state = RunState(policy.intervals, _graph(policy.workflows, request, workflow))

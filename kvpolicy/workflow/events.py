@@ -6,7 +6,7 @@ Read from a request or its answer by whoever sees them, or sent by a caller (sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kvpolicy import words
@@ -51,6 +51,18 @@ def event_from_row(row: Mapping[str, object], at: float | None = None) -> Event:
         except UnitFault as fault:
             raise InputFault(f"eta of {name}: {fault}") from None
     return Event(float(moment), name, attributes)
+
+
+def events_from_rows(rows: Iterable[Mapping[str, object]]) -> list[Event]:
+    """The events of a document's list, by time; those of one moment stay in their order. Raises InputFault naming the
+    row."""
+    told = []
+    for index, row in enumerate(rows):
+        try:
+            told.append(event_from_row(row))
+        except InputFault as fault:
+            raise InputFault(f"events[{index}]: {fault}") from None
+    return sorted(told, key=lambda event: event.at)
 
 
 def conditions_hold(pattern: EventPattern, attribute: Callable[[str], object]) -> bool:
