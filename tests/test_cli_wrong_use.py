@@ -27,6 +27,7 @@ CALLS = [
     ("simulate generated --capacity 0", "--capacity 0: a pool needs at least one block; give a number above 0"),
     ("simulate generated --capacity 4 --policy nope", "nope: no policy of that name; packaged are "),
     ("simulate generated --capacity 4 --price-ratio nan", "--price-ratio nan: a price ratio is above 0, such as 10"),
+    ("simulate generated --capacity 4 --jobs 0", "--jobs 0: at least one process is needed"),
     ("trace get", "trace get: it takes a name"),
     ("trace list generated", "trace list: it takes no name"),
 ]

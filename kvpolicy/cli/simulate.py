@@ -90,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputFault("--engine-model is not there yet: a replay is instantaneous; leave the option out")
     if not args.price_ratio > 0:
         raise InputFault(f"--price-ratio {args.price_ratio:g}: a price ratio is above 0, such as 10")
+    if args.jobs < 1:
+        raise InputFault(f"--jobs {args.jobs}: at least one process is needed")
     if args.html is not None and len(args.traces) > 1:
         raise InputFault("--html takes one trace; give each its own call")
     capacities = read_capacities(args.capacity)
@@ -101,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         if told is not None:
             print(f"kvp: {told}", file=sys.stderr)
         with Bar(f"replaying {name}") as bar:
-            outcome = simulate(trace, contenders, capacities, args.capacity_unit, max(1, args.jobs), bar)
+            outcome = simulate(trace, contenders, capacities, args.capacity_unit, args.jobs, bar)
         for sentence in failures(outcome):
             print(f"kvp: {sentence}", file=sys.stderr)
         documents.append({"name": name, **document(outcome, args.price_ratio)})

@@ -74,8 +74,7 @@ def check_count(path: Path, line: int, blocks_listed: int, tokens: int, block_si
     if not most - 1 <= blocks_listed <= most:
         raise InputFault(
             f"{path}:{line}: {blocks_listed} block ids for {tokens} tokens, where {block_size} tokens a block "
-            f"make {most}; "
-            f"mend the lengths, or state the trace's own block_size"
+            f"make {most}; mend the lengths, or state the trace's own block_size"
         )
 
 

@@ -91,6 +91,5 @@ class _Pauses:
         if self._too_close >= _SOME_PAUSES and self._too_close > self._compared // 2:
             raise InputFault(
                 f"{self._path}:{line}: session {session} paused {pause:g} s by its think_time and {at - last:g} s "
-                "by its timestamps "
-                f'if those are in {self._clock.unit}; convert, or state "time_unit" in the first row'
+                f'by its timestamps if those are in {self._clock.unit}; convert, or state "time_unit" in the first row'
             )

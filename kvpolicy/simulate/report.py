@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from kvpolicy.faults import Notice
 from kvpolicy.simulate.simulate import Outcome
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.units import format_tokens
 
 LEGEND = (
-    "Hit ratio: share of all prompt blocks that were found in the cache. Recomputed: tokens that had been "
-    "computed before "
-    "and were computed again. Gap closed: how far a policy gets from lru (0 %, what engines do today) to "
-    "belady-resident "
-    "(100 %, the best order that knows the future)."
+    "Hit ratio: share of all prompt blocks that were found in the cache. Recomputed: tokens that had been computed "
+    "before and were computed again. Gap closed: how far a policy gets from lru (0 %, what engines do today) to "
+    "belady-resident (100 %, the best order that knows the future)."
 )
+_WIDTH = 110  # of the lines of the legend
 
 
 def notices(outcome: Outcome) -> list[Notice]:
@@ -35,8 +36,7 @@ def failures(outcome: Outcome) -> list[str]:
     """One sentence for every run in which planning broke."""
     return [
         f"{tally.policy} at {tally.capacity_blocks:,} blocks: planning broke {tally.failures:,} times, and those "
-        "calls were "
-        "served as without a policy; the figures of this run are not the policy's"
+        "calls were served as without a policy; the figures of this run are not the policy's"
         for tally in outcome.tallies
         if tally.failures
     ]
@@ -68,8 +68,7 @@ def table(name: str, outcome: Outcome) -> str:
     lines = [
         f"trace     {name}: {facts.label}" if facts.label != "file" else f"trace     {name}",
         f"          {facts.requests:,} requests, {facts.block_refs:,} block references, {facts.unique_blocks:,} "
-        "unique blocks of "
-        f"{facts.block_size} tokens, {facts.sessions:,} sessions",
+        f"unique blocks of {facts.block_size} tokens, {facts.sessions:,} sessions",
         f"sha256    {facts.sha256}",
         f"infinite  {_share(facts.seen_blocks, facts.block_refs)} hit ratio with room for everything",
         "",
@@ -79,7 +78,7 @@ def table(name: str, outcome: Outcome) -> str:
             cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         lines.append("  ".join((first, *rest)).rstrip())
-    lines += ["", LEGEND]
+    lines += ["", *wrap(LEGEND, _WIDTH)]
     lines += [f"notice {notice.code}: {notice.message}" for notice in notices(outcome)]
     return "\n".join(lines)
 

@@ -110,10 +110,14 @@ def test_several_traces_are_one_document(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_the_table_explains_itself(outcome: Outcome) -> None:
     text = table("small", outcome)
-    rows = [line for line in text.splitlines() if line.startswith(("policy ", "lru ", "belady-resident "))]
+    above = text.split("Hit ratio:")[0].splitlines()
+    rows = [line for line in above if line.startswith(("policy ", "lru ", "belady-resident "))]
     assert len({len(row.split("%")[0]) for row in rows[1:]}) == 1  # aligned
     for words in ("GENERATED", "hit ratio", "gap closed", "sha256", "Recomputed: tokens that had been computed before"):
-        assert words in text
+        assert words in " ".join(text.split())
+    legend = text.split("Hit ratio:")[1].splitlines()
+    assert len(legend) == 3
+    assert max(map(len, legend)) <= 110
 
 
 def test_the_page_stands_alone(outcome: Outcome, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
