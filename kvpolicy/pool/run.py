@@ -31,8 +31,8 @@ class Run:
     release that left it unheld. marks: the claims that end here. counts: how many marks here and children have
     which strength; claimed: the strongest of them, None without a claim. own: the rank it keeps when nothing
     claims it. rank: the one that counts. before, before_at: the rank it had when the instant `before_at` began.
-    ready_at: when the last transfer of its blocks ends.
-    moving: the time at which a transfer that brought it here ends, None when it rests.
+    ready_at: when the last transfer of its blocks ends. standing: its place in the tier's order, None while it may not
+    leave.
     """
 
     __slots__ = (

@@ -74,6 +74,6 @@ class Gather:
         if tokens_per_s > FASTEST_TOKENS_PER_S or slow:
             raise InputFault(
                 f"{self._path}:{line}: {facts.requests} calls in {facts.last_at:g} s if times are in {self._unit} "
-                f'as this form has them; that is the wrong unit: convert, or state "time_unit": "s", "ms" or "us" in the '
-                "first row"
+                f"as this form has them; that is the wrong unit: convert, or state "
+                '"time_unit": "s", "ms" or "us" in the first row'
             )

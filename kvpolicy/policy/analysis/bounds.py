@@ -23,7 +23,7 @@ def holds_beyond_bounds(view: View) -> list[Diagnostic]:
         wanted = value.seconds if value.seconds is not None else value.at_most
         bound = rule.interval.at_most
         written = view.written[id(rule)].interval
-        if wanted is None or wanted <= bound or (value.until is not None and wanted == bound):
+        if wanted is None or wanted <= bound:
             continue
         stated = written is not None and written.at_most is not None
         whose = "the bound of its interval" if stated else "the bound that every interval has"
