@@ -47,6 +47,7 @@ def test_policies_in_the_documentation_pass_their_checks(
 
 
 def test_python_in_the_documentation_runs(tmp_path: Path) -> None:
+    assert blocks("python")
     for place, text in blocks("python"):
         done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{place}\n{done.stderr}"
