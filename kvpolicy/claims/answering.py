@@ -13,8 +13,8 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.settling import Settling
 from kvpolicy.claims.strength import PROTECTED
+from kvpolicy.policy.model import ANSWER_GRACE_S
 
-ANSWER_GRACE_S = 2.0  # after an answer, until it is classified
 CANCEL_GRACE_S = 30.0  # after a cancel, until its claims are withdrawn
 
 

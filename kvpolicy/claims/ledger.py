@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from math import inf
 
 from kvpolicy.claims import dead
-from kvpolicy.claims.answering import ANSWER_GRACE_S, CANCEL_GRACE_S
+from kvpolicy.claims.answering import CANCEL_GRACE_S
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder, owner_key
@@ -117,4 +117,4 @@ class Ledger(Placing):
         return count
 
 
-__all__ = ["ANSWER_GRACE_S", "BUDGET", "CANCEL_GRACE_S", "Arrival", "Ledger"]
+__all__ = ["BUDGET", "CANCEL_GRACE_S", "Arrival", "Ledger"]

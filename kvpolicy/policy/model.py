@@ -22,6 +22,10 @@ class _Never(float):
 
 NEVER = _Never("inf")
 
+RESUMES = ("tool_result", "turn_start")  # an interval that one of these closes keeps its protections …
+GRACE_S = 30.0  # … so long, or until the resuming request has touched its blocks
+ANSWER_GRACE_S = 2.0  # how long an answer that ended may stay unclassified, its blocks kept as they were
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from kvpolicy import words
 from kvpolicy.policy.matching import Conditions, holds
-from kvpolicy.policy.model import IntervalPattern, Opening
+from kvpolicy.policy.model import GRACE_S, RESUMES, IntervalPattern, Opening
 
-GRACE_S = 30.0
-_RESUMES = ("tool_result", "turn_start")
 _REVIVES = ("branch_start", "resume")
 
 
@@ -129,7 +127,7 @@ class _Told:
                 gone.append(row)
         self.rows = [row for row in self.rows if row not in gone]
         self.seen = self.seen and not moved
-        if gone and event.name in _RESUMES:
+        if gone and event.name in RESUMES:
             last = gone[-1].opening
             self.lingering = Opening(last.at, last.bound_at, event.at + GRACE_S)
 

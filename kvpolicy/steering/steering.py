@@ -12,13 +12,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer, answers
+from kvpolicy.policy.model import GRACE_S
 from kvpolicy.request import Owner
 from kvpolicy.steering import calls, show
 from kvpolicy.steering.ending import Ending
 from kvpolicy.steering.replanning import is_a_crowd
 from kvpolicy.steering.requests import RESUMES
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.intervals import GRACE_S
 
 # Which claims an event ends, by their `for`. `agent` is a name, so no event ends its claims.
 ENDS: Mapping[str, frozenset[str]] = {

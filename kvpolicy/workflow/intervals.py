@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kvpolicy import words
-from kvpolicy.policy.model import IntervalPattern, Opening
+from kvpolicy.policy.model import GRACE_S, RESUMES, IntervalPattern, Opening
 from kvpolicy.workflow.events import conditions_hold
 from kvpolicy.workflow.phases import MOST_CALLS, Call, Step
-
-RESUMES = ("tool_result", "turn_start")  # closed by these, an interval's protections linger
-GRACE_S = 30.0
 
 Attribute = Callable[[str], object]
 

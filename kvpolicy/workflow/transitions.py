@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvpolicy.policy.model import IntervalPattern
+from kvpolicy.policy.model import ANSWER_GRACE_S, GRACE_S, IntervalPattern
 from kvpolicy.request import Owner
 from kvpolicy.workflow.deadlines import Deadlines
 from kvpolicy.workflow.events import LATEST_S, Event
-from kvpolicy.workflow.intervals import GRACE_S, Patterns
+from kvpolicy.workflow.intervals import Patterns
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.owners import Owners
 from kvpolicy.workflow.phases import ENDED, IDLE, RUNNING, Call, Step
 
-ANSWER_GRACE_S = 2.0  # how long an answer may stay unclassified
 _LINGERING_KEPT = 16
 
 

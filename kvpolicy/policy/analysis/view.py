@@ -11,6 +11,7 @@ from typing import cast
 
 from kvpolicy import words
 from kvpolicy.language import syntax
+from kvpolicy.language.phrase import phrase
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.matching import Matcher
 from kvpolicy.policy.model import State, Subject
@@ -83,8 +84,6 @@ def kinds_of(matches: Iterable[Matcher]) -> tuple[str, ...]:
 
 def shown_value(value: syntax.PropertyValue) -> str:
     """A value in words."""
-    from kvpolicy.language.phrase import phrase
-
     match value:
         case syntax.Hold(duration=duration) if duration is not None:
             return f"hold {phrase(duration)}"
