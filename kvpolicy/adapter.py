@@ -1,7 +1,7 @@
 """What an engine can do, as data, and what every adapter offers.
 
 `Capabilities` come from an adapter, found by entry point (`kvpolicy.adapters`), or from a JSON file
-(`request_json.read_capabilities`). `lowering` brings a plan into an engine's scale with them.
+(`capabilities_json.read_capabilities`). `lowering` brings a plan into an engine's scale with them.
 """
 
 from __future__ import annotations

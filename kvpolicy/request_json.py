@@ -1,4 +1,4 @@
-"""Requests, run states and engine capabilities as JSON: the border where pydantic checks what others wrote.
+"""Requests and run states as JSON: the border where pydantic checks what others wrote.
 
 Imported only where such a document is read, because pydantic takes long to load. Every fault is one line that names
 the document and the key.
@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kvpolicy import words
-from kvpolicy.adapter import LARGER, SMALLER, Capabilities
 from kvpolicy.assumed import Assumption, assume
 from kvpolicy.blocks import lay_out
 from kvpolicy.faults import InputFault
@@ -23,15 +22,8 @@ from kvpolicy.request import Owner, Request, Span
 
 LARGEST_DOCUMENT = 64 << 20  # bytes; a request is kilobytes
 MOST_BLOCKS = 200_000  # of one request: every block is a row of the answer
-TIME_UNITS: dict[str, float] = {
-    **words.DURATION_UNITS,
-    "milliseconds": 0.001,
-    "seconds": 1.0,
-    "whole_seconds": 1.0,
-    "minutes": 60.0,
-}
 
-_Name = Annotated[str, Field(max_length=1024)]
+Text = Annotated[str, Field(max_length=1024)]
 _Count = Annotated[int, Field(ge=0, le=1 << 40)]
 
 
@@ -40,17 +32,17 @@ class _Strict(BaseModel):
 
 
 class _Owner(_Strict):
-    tenant: _Name = "default"
-    session: _Name | None = None
-    run: _Name | None = None
-    agent: _Name | None = None
-    branch: _Name | None = None
-    parent: _Name | None = None
+    tenant: Text = "default"
+    session: Text | None = None
+    run: Text | None = None
+    agent: Text | None = None
+    branch: Text | None = None
+    parent: Text | None = None
 
 
 class _Span(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
-    kind: _Name
+    kind: Text
     start: _Count
     end: _Count | None = None
 
@@ -71,14 +63,14 @@ class _Extra(BaseModel):
 
 class _Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
-    id: _Name
+    id: Text
     owner: _Owner = _Owner()
-    model: _Name | None = None
+    model: Text | None = None
     block_size: Annotated[int, Field(ge=1, le=1 << 20)]
     tokens: _Count
     spans: Annotated[list[_Span], Field(max_length=100_000)] = []
     extra: _Extra | None = None
-    key: _Name | None = None
+    key: Text | None = None
 
 
 class _Function(_Strict):
@@ -91,20 +83,6 @@ class _State(_Strict):
     events: list[dict[str, Any]] = []
     functions: list[_Function] = []
     workflow: dict[str, Any] | None = None
-
-
-class _Engine(BaseModel):
-    model_config = ConfigDict(strict=True, extra="allow")
-    name: _Name
-    version: _Name | None = None
-    min: int = words.PRIORITY_RANGE[0]
-    max: int = words.PRIORITY_RANGE[1]
-    default: int | None = None
-    direction: str = LARGER
-    ttl_unit: str | None = "s"
-    zero_means: str | None = None
-    verified: str = "emitted"
-    supported: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +121,7 @@ def read_request(document: object, name: str = "request") -> Request:
 
     Static attributes stand at top level, a span's own in the span. Raises InputFault naming the key.
     """
-    model = _checked(_Request, document, name)
+    model = checked(_Request, document, name)
     if model.tokens > MOST_BLOCKS * model.block_size:
         raise InputFault(f"{name}: tokens: {model.tokens} tokens are more than {MOST_BLOCKS} blocks")
     attributes = _attributes(model.model_extra or {}, name)
@@ -175,7 +153,7 @@ def read_request(document: object, name: str = "request") -> Request:
 
 def read_state(document: object, name: str = "state") -> StateFile:
     """The run state of a document. Raises InputFault naming the key."""
-    model = _checked(_State, document, name)
+    model = checked(_State, document, name)
     functions = []
     for index, row in enumerate(model.functions):
         try:
@@ -185,42 +163,10 @@ def read_state(document: object, name: str = "state") -> StateFile:
     return StateFile(tuple(model.events), tuple(functions), model.workflow)
 
 
-def read_capabilities(document: object, name: str = "engine") -> Capabilities:
-    """An engine's capabilities. A `default` that is not stated is ours, seen in the engine's direction.
-
-    Raises InputFault for an empty range, a default outside it, and a unit of time that is none.
-    """
-    model = _checked(_Engine, document, name)
-    if model.min > model.max:
-        raise InputFault(f"{name}: min {model.min} is above max {model.max}")
-    default = model.default
-    if default is None:
-        default = words.DEFAULT_PRIORITY
-        if model.direction == SMALLER:
-            default = model.min + model.max - default
-        default = min(max(default, model.min), model.max)
-    if not model.min <= default <= model.max:
-        raise InputFault(f"{name}: default {default} is outside {model.min} to {model.max}")
-    if model.ttl_unit is not None and model.ttl_unit not in TIME_UNITS:
-        raise InputFault(f"{name}: ttl_unit: '{model.ttl_unit}' is not a unit; the units are {', '.join(TIME_UNITS)}")
-    return Capabilities(
-        model.name,
-        model.version,
-        model.min,
-        model.max,
-        default,
-        model.direction,
-        None if model.ttl_unit is None else TIME_UNITS[model.ttl_unit],
-        model.zero_means,
-        model.verified,
-        model.supported,
-    )
-
-
 _M = TypeVar("_M", bound=BaseModel)
 
 
-def _checked(model: type[_M], document: object, name: str) -> _M:
+def checked(model: type[_M], document: object, name: str) -> _M:
     """The document as a model, or its first fault in one line."""
     if not isinstance(document, Mapping):
         raise InputFault(f"{name}: a JSON object is needed, not {_json_type(document)}")

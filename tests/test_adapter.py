@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvpolicy.adapter import Capabilities, Lowered, duration, find_adapter, level
+from kvpolicy.capabilities_json import read_capabilities
 from kvpolicy.directive import Retention, Ttl, Verdict
 from kvpolicy.faults import InputFault
 from kvpolicy.lowering import lower
 from kvpolicy.plan import plan
 from kvpolicy.request import Span
-from kvpolicy.request_json import read_capabilities
 from kvpolicy.units import parse_duration
 from tests.plan.plan_stubs import Now, Says, Values, request
 

@@ -25,7 +25,16 @@ DIRECTION: tuple[frozenset[str], ...] = (
     frozenset({"kvpolicy.workflow", "kvpolicy.blocks", "kvpolicy.hashes", "kvpolicy.assumed"}),
     frozenset({"kvpolicy.claims"}),
     frozenset({"kvpolicy.plan", "kvpolicy.history"}),
-    frozenset({"kvpolicy.pool", "kvpolicy.adapter", "kvpolicy.lowering", "kvpolicy.request_json", "kvpolicy.store"}),
+    frozenset(
+        {
+            "kvpolicy.pool",
+            "kvpolicy.adapter",
+            "kvpolicy.lowering",
+            "kvpolicy.request_json",
+            "kvpolicy.capabilities_json",
+            "kvpolicy.store",
+        }
+    ),
     frozenset({"kvpolicy.steering", "kvpolicy.residency"}),
     frozenset({"kvpolicy.simulate", "kvpolicy.replay", "kvpolicy.runs", "kvpolicy.embedded", "kvpolicy.awaited"}),
     frozenset({"kvpolicy.service", "kvpolicy.cli", "kvpolicy.lsp", "kvpolicy.__main__"}),

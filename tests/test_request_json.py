@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvpolicy.assumed import Assumption
+from kvpolicy.capabilities_json import read_capabilities
 from kvpolicy.faults import InputFault
 from kvpolicy.policy.model import NEVER, EventPattern, Subject
 from kvpolicy.request import Owner, Request, Span
-from kvpolicy.request_json import load_json, read_capabilities, read_request, read_state
+from kvpolicy.request_json import load_json, read_request, read_state
 
 SMALL: dict[str, Any] = {"id": "r1", "block_size": 16, "tokens": 80}
 

@@ -63,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
 def _engine(name: str, plan: Plan, request: Request) -> dict[str, Any]:
     """The `engine` key: the plan in the engine's form, and what is lost."""
     from kvpolicy.adapter import find_adapter
+    from kvpolicy.capabilities_json import read_capabilities
     from kvpolicy.lowering import lower
-    from kvpolicy.request_json import load_json, read_capabilities
+    from kvpolicy.request_json import load_json
 
     if name.endswith(".json") or os.path.exists(name):
         engine = read_capabilities(load_json(name), name)
