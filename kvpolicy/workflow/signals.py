@@ -20,6 +20,8 @@ from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, TOOL_PAUSE, Ca
 if TYPE_CHECKING:
     from kvpolicy.workflow.state import RunState
 
+_COUNTED = 1 << 53  # larger whole numbers, which a caller may state, are no floats any more
+
 
 def read(state: RunState, life: Life | None, function: str, argument: object, subject: Subject) -> float | None:
     """The value of `function`; None where there is no data, or no such function."""
@@ -73,7 +75,7 @@ def _turns_ago(state: RunState, life: Life | None, argument: object, subject: Su
     newest = None if life is None else life.attribute("turn")
     if not isinstance(turn, int) or not isinstance(newest, int):
         return 0.0
-    return float(max(0, newest - turn))
+    return float(min(max(0, newest - turn), _COUNTED))
 
 
 def _hits(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
@@ -83,7 +85,7 @@ def _hits(state: RunState, life: Life | None, argument: object, subject: Subject
 
 def _fan_out(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
     live = 0 if life is None else state.live_branches(life)
-    return float(live or state.runs.fan_out(subject.owner, _place(life, subject)) or 1)
+    return float(live or min(state.runs.fan_out(subject.owner, _place(life, subject)) or 1, _COUNTED))
 
 
 def _place(life: Life | None, subject: Subject) -> str | None:

@@ -89,7 +89,22 @@ _junk = st.one_of(
     st.sampled_from(("s", "b1", "c1", "", "n")),
     st.lists(st.integers(0, 1), max_size=1), st.dictionaries(st.just("k"), st.integers(0, 1), max_size=1),
 )  # fmt: skip
-_fields = ("tenant", "session", "run", "agent", "branch", "node", "call", "tool", "eta", "parent", "rank", "score", "n")
+_fields = (
+    "tenant",
+    "session",
+    "run",
+    "agent",
+    "branch",
+    "node",
+    "call",
+    "tool",
+    "eta",
+    "parent",
+    "rank",
+    "score",
+    "n",
+    "turn",
+)
 
 
 @given(
@@ -155,3 +170,14 @@ def test_a_row_becomes_an_event() -> None:
     event = event_from_row({"at": 1, "event": "tool_call", "tool": "grep", "eta": "4.5s", "session": None})
     assert (event.at, event.name) == (1.0, "tool_call")
     assert event.attributes == {"tool": "grep", "eta": 4.5, "session": None}
+
+
+def test_counts_beyond_what_a_float_holds() -> None:
+    graph = Graph.build({"nodes": ["s", "b"], "edges": [{"from": "s", "to": "b", "times": "n"}]})
+    state = RunState([], graph)
+    owner = Owner("t", "s", agent="b")
+    state.observe(Event(0.0, "step_start", {"tenant": "t", "session": "s", "node": "s", "n": 10**400}))
+    state.arrive(Request("r", owner, 10, 16, attributes={"turn": 10**400}), 1.0)
+    subject = Subject("turn", {"turn": 1, "node": "b"}, owner)
+    assert state.read("turns_ago", None, subject) == 2.0**53
+    assert state.read("fan_out", None, subject) == 2.0**53
