@@ -23,7 +23,7 @@ CALLS = [
     ("graph base", "base has no workflow"),
     ("simulate nope --capacity 4", "nope: neither a file nor a known trace; known are claude-code, "),
     ("simulate generated --capacity x", "--capacity x: a capacity is a count, such as 4096, or several, "),
-    ("simulate generated --capacity 4s", "--capacity 4s: a capacity is a count, such as 4096, or several, "),
+    ("simulate generated --capacity 4s", "--capacity 4s: a time is no size; a capacity is a count, such as 4096, "),
     ("simulate generated --capacity 0", "--capacity 0: a pool needs at least one block; give a number above 0"),
     ("simulate generated --capacity 4 --policy nope", "nope: no policy of that name; packaged are "),
     ("simulate generated --capacity 4 --price-ratio nan", "--price-ratio nan: a price ratio is above 0, such as 10"),

@@ -38,13 +38,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "belady-resident; may be repeated; default: lru",
     )
     parser.add_argument(
-        "--capacity", action="append", required=True, metavar="N[,N…]", help="size of the cache; several allowed"
+        "--capacity",
+        action="append",
+        required=True,
+        metavar="N[,N…]",
+        help="size of the cache; several allowed; N%% is a share of the trace's unique blocks",
     )
     parser.add_argument(
         "--capacity-unit",
         choices=UNITS,
         default="blocks",
-        help="percent: of the trace's unique blocks; default: blocks",
+        help="of sizes without a sign of their own; percent: of the trace's unique blocks; default: blocks",
     )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="of interleaved sessions and of the generator; default: 7"

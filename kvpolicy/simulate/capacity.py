@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from kvpolicy.faults import InputFault
-from kvpolicy.units import COUNT, PERCENT, TOKENS, UnitFault, parse_quantity
+from kvpolicy.units import BYTES, COUNT, DURATION, PERCENT, TOKENS, UnitFault, parse_quantity
 
 MOST_BLOCKS = 1 << 53  # beyond, numbers in JSON are no longer exact
-_COUNT = "a capacity is a count, such as 4096, or several, such as 1000,4000; its unit is --capacity-unit"
 UNITS = ("blocks", "tokens", "percent")
+_COUNT = (
+    "a capacity is a count, such as 4096, or several, such as 1000,4000, in the unit of --capacity-unit; or a share of "
+    "the trace's unique blocks, such as 5%"
+)
+_NEITHER = {
+    BYTES: "a trace does not say how many bytes a block takes",
+    DURATION: "a time is no size",
+}
 
 
-def read_capacities(texts: list[str]) -> list[Fraction]:
-    """`["1,2", "5"]` as numbers, in the order written, each once. Raises InputFault for what is no positive number."""
-    numbers: list[Fraction] = []
-    for text in ",".join(texts).split(","):
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A size as it was written. unit: one of `UNITS` where it carries its own (`5%`); None: the one of the call."""
+
+    number: Fraction
+    unit: str | None = None
+
+
+def read_capacities(texts: list[str]) -> list[Capacity]:
+    """`["1,2", "5%"]` as capacities, in the order written, each once. Raises InputFault for what is no positive
+    number."""
+    found: list[Capacity] = []
+    for text in (part.strip() for part in ",".join(texts).split(",")):
         try:
             quantity = parse_quantity(text)
         except UnitFault:
-            raise InputFault(f"--capacity {text.strip() or '(nothing)'}: {_COUNT}") from None
-        if quantity.unit not in (COUNT, TOKENS, PERCENT):
-            raise InputFault(f"--capacity {text.strip()}: {_COUNT}")
-        value = Fraction(text.strip().rstrip("%").strip()) if quantity.unit != TOKENS else Fraction(str(quantity.value))
-        if value <= 0:
+            raise InputFault(f"--capacity {text or '(nothing)'}: {_COUNT}") from None
+        if quantity.unit in _NEITHER:
+            raise InputFault(f"--capacity {text}: {_NEITHER[quantity.unit]}; {_COUNT}")
+        plain = quantity.unit == COUNT
+        number = (
+            Fraction(str(quantity.value)) if quantity.unit == TOKENS else Fraction(text if plain else text[:-1].strip())
+        )
+        if number <= 0:
             raise InputFault(f"--capacity {text}: a pool needs at least one block; give a number above 0")
-        if value not in numbers:
-            numbers.append(value)
-    return numbers
+        capacity = Capacity(number, "percent" if quantity.unit == PERCENT else None)
+        if capacity not in found:
+            found.append(capacity)
+    return found
 
 
 def in_blocks(number: Fraction, unit: str, block_size: int, unique_blocks: int) -> int:

@@ -12,10 +12,9 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from kvpolicy.faults import InputFault, KvpError
-from kvpolicy.simulate.capacity import in_blocks
+from kvpolicy.simulate.capacity import Capacity, in_blocks
 from kvpolicy.simulate.names import BELADY_RESIDENT, LRU, Contender, contender
 from kvpolicy.simulate.runs import HISTORY_LIMIT, Run, Runs
 from kvpolicy.simulate.tally import Tally
@@ -42,16 +41,19 @@ class Outcome:
 def simulate(
     trace: Trace,
     contenders: Sequence[Contender],
-    capacities: Sequence[Fraction],
+    capacities: Sequence[Capacity],
     unit: str = "blocks",
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Every contender at every capacity, in that order. Raises InputFault, PolicyFault."""
+    """Every contender at every capacity, in that order. unit: of capacities that carry none. Raises InputFault,
+    PolicyFault."""
     for one in contenders:
         one.policy()  # a policy that does not compile is told before the trace is read
-    block_size, unique = _measure(trace, unit)
-    sizes = list(dict.fromkeys(in_blocks(number, unit, block_size, unique) for number in capacities))
+    units = [capacity.unit or unit for capacity in capacities]
+    block_size, unique = _measure(trace, whole="percent" in units)
+    written = zip(capacities, units, strict=True)
+    sizes = list(dict.fromkeys(in_blocks(capacity.number, its, block_size, unique) for capacity, its in written))
     asked = [Run(one, size) for size in sizes for one in contenders]
     silent = [Run(contender(name), size) for size in sizes for name in (LRU, BELADY_RESIDENT)]
     runs = list(dict.fromkeys([*asked, *silent]))
@@ -73,11 +75,11 @@ def simulate(
     return Outcome(facts, tuple(done[run] for run in asked), references)
 
 
-def _measure(trace: Trace, unit: str) -> tuple[int, int]:
-    """(block size, unique blocks); the whole trace is read for the latter, and only where it is needed."""
+def _measure(trace: Trace, *, whole: bool) -> tuple[int, int]:
+    """(block size, unique blocks); `whole`: the trace is read to its end, which the latter takes."""
     facts = Facts()
     for _ in trace.calls(facts):
-        if unit != "percent":
+        if not whole:
             break
     return facts.block_size, facts.unique_blocks
 

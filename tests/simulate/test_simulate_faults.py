@@ -130,13 +130,23 @@ def test_pauses_that_contradict_the_clock(tmp_path: Path) -> None:
         read(write(tmp_path / "pauses.jsonl", rows))
 
 
-@pytest.mark.parametrize("given", ["0", "-3", "abc", "", "1,,2", "0.4", "5s", "nan", "1e9999", "99999999999999999999"])
+@pytest.mark.parametrize(
+    "given", ["0", "-3", "abc", "", "1,,2", "0.4", "5s", "3GiB", "5%%", "0%", "nan", "1e9999", "99999999999999999999"]
+)
 def test_capacities_that_are_none(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "t.jsonl", [GOOD])
     assert main(["simulate", str(path), f"--capacity={given}"]) == 2
     told = capsys.readouterr().err
     assert len(told.splitlines()) == 1
     assert "--capacity" in told
+
+
+def test_a_size_in_bytes_is_answered_by_what_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "t.jsonl", [GOOD])
+    assert main(["simulate", str(path), "--capacity", "3GiB"]) == 2
+    told = capsys.readouterr().err
+    assert "a trace does not say how many bytes a block takes" in told
+    assert "such as 5%" in told
 
 
 def test_memory_follows_the_trace_not_the_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from kvpolicy.simulate.capacity import Capacity
 from kvpolicy.simulate.names import contender
 from kvpolicy.simulate.read import FileTrace
 from kvpolicy.simulate.simulate import simulate
@@ -24,7 +25,7 @@ FOLDERS = {
 def test_golden_counts(file: str) -> None:
     golden = json.loads(data_file("GOLDEN.json").read_text())[file]
     path = data_file(f"{FOLDERS[file]}/{file}")
-    capacities = [Fraction(row["capacity_blocks"]) for row in golden["at"]]
+    capacities = [Capacity(Fraction(row["capacity_blocks"])) for row in golden["at"]]
     outcome = simulate(FileTrace(path, file), [contender(name) for name in POLICIES], capacities)
     facts = outcome.facts
     assert [facts.block_refs, facts.unique_blocks, facts.requests] == [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvpolicy.cli.main import main
-from kvpolicy.simulate.capacity import in_blocks, read_capacities
+from kvpolicy.simulate.capacity import Capacity, in_blocks, read_capacities
 from kvpolicy.simulate.chart import page
 from kvpolicy.simulate.generator import GeneratedTrace
 from kvpolicy.simulate.interleaving import Interleaving
@@ -28,12 +28,13 @@ RUN_KEYS = {
     "uncached_tokens", "recomputed_tokens", "cost", "evictions", "moved_bytes", "gap_closed", "wall_s",
 }  # fmt: skip
 SMALL = GeneratedTrace(seed=1, sessions=4, window_s=600.0)
+SIZES = [Capacity(Fraction(5)), Capacity(Fraction(30))]  # percent
 
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
     names = ("lru", "lru-object", "fifo", "lfu", "belady", "belady-resident", "continuum-released")
-    return simulate(SMALL, [contender(name) for name in names], [Fraction(5), Fraction(30)], "percent")
+    return simulate(SMALL, [contender(name) for name in names], SIZES, "percent")
 
 
 def test_the_document_has_the_keys_of_the_interfaces(outcome: Outcome) -> None:
@@ -62,7 +63,7 @@ def test_gap_closed(outcome: Outcome) -> None:
 
 
 def test_the_gap_refers_to_lru_and_the_bound_even_if_nobody_asked(outcome: Outcome) -> None:
-    alone = simulate(SMALL, [contender("fifo")], [Fraction(5), Fraction(30)], "percent")
+    alone = simulate(SMALL, [contender("fifo")], SIZES, "percent")
     assert [tally.policy for tally in alone.tallies] == ["fifo", "fifo"]
     wanted = [outcome.gap_closed(tally) for tally in outcome.tallies if tally.policy == "fifo"]
     assert [alone.gap_closed(tally) for tally in alone.tallies] == wanted
@@ -70,7 +71,7 @@ def test_the_gap_refers_to_lru_and_the_bound_even_if_nobody_asked(outcome: Outco
 
 def test_processes_change_nothing(outcome: Outcome) -> None:
     contenders = [contender(tally.policy) for tally in outcome.tallies[:7]]
-    apart = simulate(SMALL, contenders, [Fraction(5), Fraction(30)], "percent", jobs=3)
+    apart = simulate(SMALL, contenders, SIZES, "percent", jobs=3)
 
     def counts(of: Outcome) -> list[tuple[object, ...]]:
         return [(t.policy, t.capacity_blocks, t.block_hits, t.evictions, t.recomputed_tokens) for t in of.tallies]
@@ -134,10 +135,21 @@ def test_the_page_stands_alone(outcome: Outcome, tmp_path: Path, capsys: pytest.
 
 
 def test_capacities_in_every_unit() -> None:
-    assert read_capacities(["1,2.5", "4k"]) == [1, Fraction(5, 2), 4000]
+    counts = [Capacity(Fraction(1)), Capacity(Fraction(5, 2)), Capacity(Fraction(4000))]
+    assert read_capacities(["1,2.5", "4k"]) == counts
+    assert read_capacities(["5%, 0.5 %,5"]) == [
+        Capacity(Fraction(5), "percent"), Capacity(Fraction(1, 2), "percent"), Capacity(Fraction(5))
+    ]  # fmt: skip
     assert in_blocks(Fraction("2.5"), "percent", 512, 1000) == 25
     assert in_blocks(Fraction(1), "percent", 512, 96_534) == 965
     assert in_blocks(Fraction(10_000), "tokens", 512, 0) == 19
+
+
+def test_a_percent_sign_is_a_share_of_the_trace_whatever_the_unit() -> None:
+    sizes = [Capacity(Fraction(5), "percent"), Capacity(Fraction(30), "percent")]
+    alone = simulate(SMALL, [contender("fifo")], sizes)
+    plain = simulate(SMALL, [contender("fifo")], [Capacity(size.number) for size in sizes], "percent")
+    assert [t.capacity_blocks for t in alone.tallies] == [t.capacity_blocks for t in plain.tallies] != [5, 30]
 
 
 def test_the_generator_is_seeded_labelled_and_shaped() -> None:
