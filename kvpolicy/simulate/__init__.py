@@ -1,0 +1,1 @@
+"""Traces replayed under policies, baselines and bounds, and what is told of it."""
