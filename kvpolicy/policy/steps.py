@@ -2,7 +2,9 @@
 
 `idle()` and `age()` grow by one second a second, so a comparison with them is a line that crosses once; its time is
 worked out exactly. Functions that drift in other ways (`next_use()`, probabilities) are looked at again at idle times
-of 1, 1.5, 2, 3, 4, 6, … seconds. `plan` makes `valid_until` of it, so that nothing has to be polled.
+of 1, 1.5, 2, 3, 4, 6, … seconds. While a request of the owner runs, `idle()` stands still and crosses nothing, and
+what drifts is looked at again at such ages of the owner: a request that runs for hours is not read every second. Who
+keeps plans reads them again when the owner goes idle. `plan` makes `valid_until` of it, so that nothing is polled.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from kvpolicy.policy.code import Code, code
 from kvpolicy.policy.compiled import Rule, Value
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.terms import COMPARISONS, DRIFTING, LINEAR_IN_TIME, Apply, Constant, Read, Term, reads
+from kvpolicy.request import Owner
 
 _AFTER_S = 1e-6  # how long after a crossing an answer is read that changes only beyond it
 _LOOKS = tuple(part * (1 << n) for n in range(18) for part in (1.0, 1.5))  # idle seconds
@@ -60,6 +63,9 @@ class Solver:
         self.now = state.now
         self.times: set[float] = set()
         self._watched: set[int] = set()
+        self._looked = False
+        ask = getattr(state, "idle_since", None)
+        self._idles = ask is None or ask(subject.owner) is not None  # a state that cannot tell is asked for `idle()`
 
     def rule(self, rule: Rule) -> None:
         """The crossings of a rule's guard and values; once, however often it is asked."""
@@ -102,7 +108,13 @@ class Solver:
     def _read(self, term: Read) -> Line | None:
         if term.function in LINEAR_IN_TIME:
             found = self._value(term)
-            return None if found is None or isinstance(found, str) else (float(found), 1.0)
+            if found is None or isinstance(found, str):
+                return None
+            if term.function == "idle" and not self._idles:
+                if _is_nameless(self.subject.owner):
+                    self._looks()  # it may be many users, and then not all its plans are read when it goes idle
+                return float(found), 0.0
+            return float(found), 1.0
         if term.function in DRIFTING:
             self._looks()
         return None
@@ -156,13 +168,20 @@ class Solver:
                 self._note(self.now + (edge - value) / speed + _AFTER_S)
 
     def _looks(self) -> None:
-        idle = self.state.read("idle", None, self.subject) or 0.0
+        if self._looked:
+            return
+        self._looked = True
+        grown = self.state.read("idle" if self._idles else "age", None, self.subject) or 0.0
         for look in _LOOKS:
-            self._note(self.now + look - idle)
+            self._note(self.now + look - grown)
 
     def _note(self, at: float) -> None:
         if at > self.now:
             self.times.add(at)
+
+
+def _is_nameless(owner: Owner) -> bool:
+    return owner.session is None and owner.run is None and owner.agent is None and owner.branch is None
 
 
 def _arithmetic(operator: str, lines: list[Line]) -> Line | None:

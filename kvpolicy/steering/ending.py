@@ -10,7 +10,7 @@ from math import inf
 
 from kvpolicy.blocks import Layout
 from kvpolicy.pool import Lease
-from kvpolicy.request import Request, Span
+from kvpolicy.request import Owner, Request, Span
 from kvpolicy.steering.outcome import Running
 from kvpolicy.steering.relabel import with_parts
 from kvpolicy.steering.requests import Requests
@@ -54,7 +54,7 @@ class Ending(Requests):
             )
             if classified:
                 self._came(running.request.owner, "tool_call" if tool_calls else "turn_end", now)
-            if classified and self._needs.events:
+            if self._needs.events and (classified or self._goes_idle(running.request.owner)):
                 self._replan_owner(running.request.owner, line, now)
             elif line is not None:
                 self.ledger.settle(line, now)
@@ -114,6 +114,8 @@ class Ending(Requests):
             self.state.cancel(running.request.id, now)
             if running.line is not None:
                 self.ledger.cancel(running.line, running.made, now)
+            if self._goes_idle(running.request.owner):
+                self._replan_owner(running.request.owner, running.line, now)
             self.ledger.heed(now)
         except Exception:
             self.counters["failures"] += 1
@@ -137,6 +139,10 @@ class Ending(Requests):
             else:
                 self._keys.pop(key, None)
         return running
+
+    def _goes_idle(self, owner: Owner) -> bool:
+        """Whether time changes plans that stood still while a request of the owner ran (see `policy.steps`)."""
+        return self._needs.timed and self.state.idle_since(owner) is not None
 
     def _relabel(self, running: Running, request: Request, layout: Layout, now: float) -> None:
         """A running request has other spans from now on, with the same blocks."""

@@ -19,13 +19,15 @@ _STEPS = frozenset({"steps_to_next_use", "next_use", "reuse_probability"})  # wh
 @dataclass(frozen=True, slots=True)
 class Needs:
     """tiers: it says where blocks may lie. events: an event can change what it says. drifts: so can time, apart from
-    the claims' own clocks. steps, fan_out: so can what others of the run do. hits: it asks what others left behind.
-    density: it asks how worthwhile it is to wait. ahead: it wants blocks brought up before their next use. until:
-    events that end a hold. pressed: kinds of spans for which it reads the pressure of a tier, and those tiers."""
+    the claims' own clocks; timed: by its rules. steps, fan_out: so can what others of the run do. hits: it asks what
+    others left behind. density: it asks how worthwhile it is to wait. ahead: it wants blocks brought up before their
+    next use. until: events that end a hold. pressed: kinds of spans for which it reads the pressure of a tier, and
+    those tiers."""
 
     tiers: bool = False
     events: bool = False
     drifts: bool = False
+    timed: bool = False
     steps: bool = False
     fan_out: bool = False
     hits: bool = False
@@ -46,11 +48,13 @@ def needs(policy: Policy | None) -> Needs:
         return Needs()
     asked = {read.function for _, term in _terms(policy) for read in reads(term)}
     pressed = [(kinds, r) for kinds, term in _terms(policy) for r in reads(term) if r.function == "pressure"]
+    timed = bool(timed_rules(policy.rules))
     tiers = any(_TIERED & rule.values.keys() for rule in policy.rules)
     return Needs(
         tiers=tiers,
         events=_reads_state(policy),
-        drifts=tiers or bool(timed_rules(policy.rules)),
+        drifts=tiers or timed,
+        timed=timed,
         steps=bool(asked & _STEPS),
         fan_out="fan_out" in asked,
         hits="hits" in asked,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from kvpolicy.directive import Retention, TierRung, Ttl
@@ -235,6 +237,36 @@ def test_what_drifts_is_looked_at_again_at_idle_times_in_two_steps_a_doubling():
     state = World(functions={("idle", None): 3.0, ("next_use", None): 60.0})
     steps = policy("turn when next_use() else 5s > 1min { priority: 1 }").steps(span(), state)
     assert steps[:5] == (101.0, 103.0, 105.0, 109.0, 113.0)
+
+
+@dataclass
+class Told(World):
+    """A world that tells since when an owner is idle; None: a request of it runs."""
+
+    since: float | None = None
+
+    def idle_since(self, owner: Owner) -> float | None:
+        return self.since
+
+
+NAMED = Owner(session="s")
+STILL = [
+    ("turn when idle() > 2min { priority: 20 }", NAMED, ()),
+    ("turn { priority: 20 + idle() / 1s }", NAMED, ()),
+    ("turn when age() >= 2min { priority: 20 }", NAMED, (120.0,)),
+    ("turn when next_use() else 5s > 1min { priority: 1 }", NAMED, (104.0, 136.0, 200.0)),
+    ("turn when idle() > 2min { priority: 20 }", Owner(), (104.0, 136.0, 200.0)),  # not read when it goes idle
+]
+
+
+@pytest.mark.parametrize(("text", "owner", "times"), STILL)
+def test_while_a_request_runs_idle_time_stands_still(text, owner, times):
+    functions = {("idle", None): 0.0, ("age", None): 100.0 if "age()" in text else 92.0, ("next_use", None): 0.0}
+    subject = Subject("turn", {}, owner)
+    steps = policy(text).steps(subject, Told(functions=functions))
+    assert steps[: len(times)] == pytest.approx(times)
+    assert bool(steps) == bool(times)
+    assert policy(text).steps(subject, Told(functions=functions, since=100.0))  # idle since now
 
 
 def test_a_grace_keeps_the_longer_lifetime_with_the_rank():
