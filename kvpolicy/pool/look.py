@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from kvpolicy.claims.strength import DROPPED, PROTECTED
@@ -14,28 +15,49 @@ from kvpolicy.pool.tree import common
 
 def block(root: Run, hashes: list[BlockHash], index: int, now: float) -> BlockView | None:
     """Block `index` of a prompt; None where the prompt is not resident that far."""
+    view = None
+    start = 0
+    for end, run in along(root, hashes, index + 1):
+        if start <= index < end:
+            view = _view(run, index - start, now)
+        start = end
+    return view
+
+
+def stretches(root: Run, hashes: list[BlockHash], count: int, now: float) -> Iterator[tuple[int, BlockView]]:
+    """The runs that the first `count` blocks of a prompt lie in: where each ends, and its first block, from which the
+    others differ in their physical place alone."""
+    for end, run in along(root, hashes, count):
+        yield end, _view(run, 0, now)
+
+
+def along(root: Run, hashes: list[BlockHash], count: int) -> Iterator[tuple[int, Run]]:
+    """The resident runs that a prompt's first `count` blocks lie in, each with the place of the block behind it. The
+    walk follows runs and compares each block once."""
     run, at = root, 0
-    while at <= index < len(hashes):
+    while at < min(count, len(hashes)):
         child = run.children.get(hashes[at])
         if child is None:
-            return None
+            return
         same = common(child, hashes, at)
-        if index < at + same:
-            return BlockView(
-                rank=child.rank,
-                protected=child.rank >= PROTECTED,
-                dropped=child.rank == DROPPED,
-                tier=child.tier.name,
-                held=child.refs,
-                marks=tuple(covering(child)),
-                block=child.ids[index - at],
-                state=_state(child, now),
-                last_release=None if child.refs else child.released_at,
-            )
+        yield at + same, child
         if same < len(child.hashes):
-            return None
+            return
         run, at = child, at + same
-    return None
+
+
+def _view(run: Run, place: int, now: float) -> BlockView:
+    return BlockView(
+        rank=run.rank,
+        protected=run.rank >= PROTECTED,
+        dropped=run.rank == DROPPED,
+        tier=run.tier.name,
+        held=run.refs,
+        marks=tuple(covering(run)),
+        block=run.ids[place],
+        state=_state(run, now),
+        last_release=None if run.refs else run.released_at,
+    )
 
 
 def _state(run: Run, now: float) -> str:

@@ -11,7 +11,7 @@ unmark) and, here, what an operator asks. Time is an argument; all changes with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kvpolicy.pool import look
 from kvpolicy.pool.events import AllBlocksCleared, Event
@@ -115,6 +115,11 @@ class Pool(Marking):
     def block(self, hashes: Sequence[BlockHash], index: int) -> BlockView | None:
         """What is known of block `index` of a prompt; None where it is not resident. Renews nothing."""
         return look.block(self._root, as_list(hashes), index, self.now)
+
+    def stretches(self, hashes: Sequence[BlockHash], count: int) -> Iterator[tuple[int, BlockView]]:
+        """What is known of the first `count` blocks of a prompt, run by run: where each run ends, and its first block.
+        Renews nothing."""
+        return look.stretches(self._root, as_list(hashes), count, self.now)
 
     def eviction_order(self, count: int | None = None) -> list[BlockHash]:
         """The next `count` cached blocks to leave (None: all), were nothing to change until then."""

@@ -62,7 +62,7 @@ def claim(stage: Stage, step: Step, now: float) -> Row:
         refused = Answer("rejected", len(blocks), 0, str(fault))
         return {"hints": hints([refused]), **_where(stage, named)}
     told: list[Answer] = []
-    for path in _ends(stage, [block for _, block in named if block is not None]):
+    for path in stage.names.ends(block for _, block in named if block is not None):
         told += stage.steering.claim(owner, path, now, wish)
     if not told:
         told.append(Answer("unknown", len(blocks), 0, "none of the blocks is known" if blocks else "no blocks"))
@@ -95,7 +95,9 @@ def show(stage: Stage, step: Step, now: float) -> Row:
     blocks = fields.names(step, "blocks")
     stage.steering.advance(now)
     stage.names.heed()
-    return {"blocks": [_row(stage, name) for name in blocks]}
+    named = [(name, stage.names.find(name)) for name in blocks]
+    found = _shown(stage, {block for _, block in named if block is not None and stage.names.resident(block)})
+    return {"blocks": [{"block": name, **(found.get(block) or _nothing(stage, name, block))} for name, block in named]}
 
 
 def release_all(stage: Stage, step: Step, now: float) -> Row:
@@ -149,27 +151,21 @@ def _where(stage: Stage, named: list[tuple[Name, Hashable | None]]) -> Row:
     return {"resident": resident, "missing": missing}
 
 
-def _ends(stage: Stage, blocks: list[Hashable]) -> list[list[Hashable]]:
-    """The prompts that end at the given blocks, those that another of them covers left out."""
-    paths = sorted((stage.names.path(block) for block in dict.fromkeys(blocks)), key=len, reverse=True)
-    covered: set[Hashable] = set()
-    ends = []
-    for path in paths:
-        if path and path[-1] not in covered:
-            covered.update(path)
-            ends.append(path)
-    return ends[::-1]
+def _shown(stage: Stage, blocks: set[Hashable]) -> dict[Hashable | None, Row]:
+    """Resident blocks as rows; each prompt that they lie on is walked once."""
+    found: dict[Hashable | None, Row] = {}
+    for path in reversed(stage.names.ends(blocks)):  # the longest first
+        wanted = [index for index, block in enumerate(path) if block in blocks and block not in found]
+        found.update(zip([path[index] for index in wanted], stage.steering.show_all(path, wanted), strict=True))
+    return found
 
 
-def _row(stage: Stage, name: Name) -> Row:
-    block = stage.names.find(name)
+def _nothing(stage: Stage, name: Name, block: Hashable | None) -> Row:
     if block is None:
         state = "partial" if stage.names.partial(name, stage.pool.block_size) else "unknown"
-        return {"block": name, **_NOTHING, "state": state}
-    if not stage.names.resident(block):
-        return {"block": name, **_NOTHING, "state": "computing" if stage.names.computing(block) else "absent"}
-    path = stage.names.path(block)
-    return {"block": name, **stage.steering.show(path, len(path) - 1)}
+    else:
+        state = "computing" if stage.names.computing(block) else "absent"
+    return {**_NOTHING, "state": state}
 
 
 def _wish(step: Step) -> Wish:

@@ -143,6 +143,22 @@ class Names:
             at = self._before[at] if at in self._before else self._gone[at]
         return found[::-1]
 
+    def ends(self, blocks: Iterable[Hashable]) -> list[list[Hashable]]:
+        """The prompts that end at these blocks, those that another of them goes on from left out: shorter ones first,
+        later ones before earlier. Every block of them is met once, and once more in its path."""
+        asked = [block for block in dict.fromkeys(blocks) if block in self._before or block in self._gone]
+        inner: set[Hashable] = set()
+        for block in asked:
+            at = self._parent(block)
+            while at is not None and at not in inner:
+                inner.add(at)
+                at = self._parent(at)
+        paths = sorted((self.path(block) for block in asked if block not in inner), key=len, reverse=True)
+        return paths[::-1]
+
+    def _parent(self, block: Hashable) -> Hashable | None:
+        return self._before[block] if block in self._before else self._gone.get(block)
+
     def resident(self, block: Hashable) -> bool:
         """Whether some tier has it."""
         return block in self._copies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvpolicy.claims.ledger import Ledger
 from kvpolicy.claims.line import Line
@@ -13,60 +13,90 @@ from kvpolicy.pool import Pool
 from kvpolicy.request import Owner
 
 TOP_BAND = 100
+_ABSENT: dict[str, Any] = {
+    "rank": None,
+    "protected": False,
+    "dropped": False,
+    "tier": None,
+    "evictable": False,
+    "state": "absent",
+    "owners": 0,
+}
 
 
-def block_row(pool: Pool, ledger: Ledger, hashes: Sequence[Hashable], index: int, now: float) -> dict[str, Any]:
-    """Block `index` of the prompt with these hashes: rank, protection, tier, owners, one row per owner and span."""
-    view = pool.block(hashes, index)
-    if view is None:
-        return {
-            "rank": None,
-            "protected": False,
-            "dropped": False,
-            "tier": None,
-            "evictable": False,
-            "state": "absent",
-            "owners": 0,
-            "claims": [],
-        }
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for line in dict.fromkeys(mark.claim for mark in view.marks):
-        if isinstance(line, Line):
-            for key, row in claim_rows(ledger, line, index, now):
-                rows[key] = row
-    return {
-        "rank": priority_of(view.rank),
-        "protected": view.protected,
-        "dropped": view.dropped,
-        "tier": view.tier,
-        "evictable": view.held == 0,
-        "state": "resident",
-        "owners": len({key[0] for key in rows}),
-        "claims": list(rows.values()),
-    }
+def block_rows(
+    pool: Pool, ledger: Ledger, hashes: Sequence[Hashable], indices: Sequence[int], now: float
+) -> list[dict[str, Any]]:
+    """Blocks of the prompt with these hashes, their places rising: rank, protection, tier, owners, one row per owner
+    and span. What holds for a run of blocks, and for a line, is looked at once."""
+    rows: list[dict[str, Any]] = []
+    claims: dict[Line, list[_Claimed]] = {}
+    stretches = iter(pool.stretches(hashes, max(indices, default=-1) + 1))
+    end, view = 0, None
+    covering: list[Line] = []
+    for index in indices:
+        while index >= end and (stretch := next(stretches, None)) is not None:
+            end, view = stretch
+            lines = dict.fromkeys(mark.claim for mark in view.marks)
+            covering = [line for line in lines if isinstance(line, Line)]
+        if view is None or index >= end:
+            rows.append(dict(_ABSENT, claims=[]))
+            continue
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for line in covering:
+            if line not in claims:
+                claims[line] = _claimed(ledger, line, now)
+            found.update((each.key, each.row(index)) for each in claims[line] if index < each.length)
+        rows.append(
+            {
+                "rank": priority_of(view.rank),
+                "protected": view.protected,
+                "dropped": view.dropped,
+                "tier": view.tier,
+                "evictable": view.held == 0,
+                "state": "resident",
+                "owners": len({key[0] for key in found}),
+                "claims": list(found.values()),
+            }
+        )
+    return rows
 
 
-def claim_rows(ledger: Ledger, line: Line, index: int, now: float) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The claims of a line that cover its block `index`, each under its key."""
+class _Claimed(NamedTuple):
+    """A claim of a line. key: what it is known by. length: blocks it covers; fits: those its protection reaches.
+    fields: its row, for a block that is protected by it."""
+
+    key: tuple[Any, ...]
+    length: int
+    fits: float
+    fields: dict[str, Any]
+
+    def row(self, index: int) -> dict[str, Any]:
+        """As it stands for block `index`."""
+        if index < self.fits:
+            return dict(self.fields)
+        return {**self.fields, "protected": False, "protected_until": None}
+
+
+def _claimed(ledger: Ledger, line: Line, now: float) -> list[_Claimed]:
     found = []
     for length, strength, claim in line.living(ledger.ranks, now):
-        if length <= index:
-            continue
-        protected = strength >= PROTECTED and index < min(line.granted, claim.granted, claim.kept)
         row = {
             "owner": owner_row(line.holder.owner),
             "kind": None if line.manual else claim.kind,
             "end": claim.end,
             "blocks": length,
             "priority": priority_of(strength) if strength >= 0 else claim.priority,
-            "protected": protected,
+            "protected": True,
             "dropped": claim.dropped,
-            "protected_until": _time(claim.protected_until) if protected else None,
+            "protected_until": _time(claim.protected_until),
             "expires": expires(ledger, line, length, claim.ends_at, claim.priority, claim.ttl, claim.expires, now),
             "for": claim.lifetime,
             "implicit": claim.implicit,
         }
-        found.append(((line.holder.key, claim.kind, claim.end, line.manual and claim.proof), row))
+        fits = min(line.granted, claim.granted, claim.kept) if strength >= PROTECTED else 0
+        key = (line.holder.key, claim.kind, claim.end, line.manual and claim.proof)
+        found.append(_Claimed(key, length, fits, row))
     return found
 
 

@@ -88,8 +88,12 @@ class Steering(Ending):
         return lost
 
     def show(self, hashes: Sequence[Hashable], index: int) -> dict[str, Any]:
-        """Block `index` of the prompt with these hashes, as a row; see `show.block_row`."""
-        return show.block_row(self.pool, self.ledger, hashes, index, self.now)
+        """Block `index` of the prompt with these hashes, as a row; see `show.block_rows`."""
+        return self.show_all(hashes, (index,))[0]
+
+    def show_all(self, hashes: Sequence[Hashable], indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Some blocks of one prompt, in rising order of their places; the prompt is walked once."""
+        return show.block_rows(self.pool, self.ledger, hashes, indices, self.now)
 
     def stats(self) -> dict[str, Any]:
         """`owners claims protected requests_remembered`, the sizes of tables, and the counters."""
