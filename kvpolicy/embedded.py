@@ -15,6 +15,7 @@ from threading import RLock
 from typing import Any, Protocol, cast
 
 from kvpolicy.adapter import find_adapter
+from kvpolicy.calling import check_request, check_tokens, check_tool_calls
 from kvpolicy.claims.answers import Answer
 from kvpolicy.claims.ledger import BUDGET
 from kvpolicy.directive import Plan
@@ -29,7 +30,7 @@ from kvpolicy.request import Owner, Request, Span
 from kvpolicy.runs import Run
 from kvpolicy.steering import Outcome, Steering
 from kvpolicy.steering.scope import salt
-from kvpolicy.workflow.events import Event, event_from_row
+from kvpolicy.workflow.events import Event, check_fields, event_from_row
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import ToolCall
 
@@ -142,6 +143,7 @@ class Engine:
         many blocks were cached, what was stored and evicted, the plan, and one answer for each hint. Raises InputFault
         for a request that cannot be read.
         """
+        check_tokens(tokens)
         asked = self._read(request)
         if hashes is None:
             if tokens is None:
@@ -168,7 +170,8 @@ class Engine:
         """An answer is done. tool_calls: the tools it asked for, as names or (name, call id). finished True: a human
         is next; False: it was cut short; None: not known yet. parts: spans that tell its output apart (reasoning,
         text), in tokens of the prompt with the answer behind it. False for a request that does not run. Raises
-        InputFault for parts that do not lie in the output."""
+        InputFault for parts that do not lie in the output, and for tool calls that are no list of them."""
+        check_tool_calls(tool_calls)
         with self._lock:
             at = self._at(now)
             return self.steering.finish(request_id, at, tool_calls=tool_calls, finished=finished, parts=parts)
@@ -182,7 +185,10 @@ class Engine:
 
     def event(self, event: str | Event, *, now: float | None = None, **attributes: object) -> list[Answer]:
         """Something happened: an event's name with the owner fields and facts it states (`session="s1"`,
-        `tool="grep"`), or an Event. Returns the answers. Raises InputFault for a name that is no event."""
+        `tool="grep"`), or an Event. Returns the answers. Raises InputFault for a name that is no event, or a field that
+        no event has."""
+        if isinstance(event, Event):
+            check_fields(event.name, event.attributes)
         with self._lock:
             at = self._at(now)
             told = event if isinstance(event, Event) else event_from_row({**attributes, "event": event}, at)
@@ -233,10 +239,12 @@ class Engine:
 
     def _read(self, request: Request | Mapping[str, Any]) -> Request:
         if isinstance(request, Request):
-            return request
+            return check_request(request, self.block_size)
+        if not isinstance(request, Mapping):
+            raise InputFault(f"a Request or its JSON form is needed, not one of type {type(request).__name__}")
         from kvpolicy.request_json import read_request  # pydantic is slow to load
 
-        return read_request({"block_size": self.block_size, **request})
+        return check_request(read_request({"block_size": self.block_size, **request}), self.block_size)
 
 
 __all__ = ["Engine", "check", "load"]

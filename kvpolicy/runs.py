@@ -13,6 +13,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from kvpolicy.calling import check_tokens
 from kvpolicy.claims.answers import Answer
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
@@ -127,6 +128,7 @@ class Run(Told):
     ) -> Outcome:
         """A request of the innermost step's agent (else the run's). tokens: its token ids, or hashes of its blocks."""
         size = self.engine.block_size
+        check_tokens(tokens)
         if tokens is None and hashes is None:
             raise InputFault("a request needs its token ids, or the hashes of its blocks")
         length = len(tokens) if tokens is not None else len(hashes or ()) * size

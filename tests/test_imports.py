@@ -36,7 +36,16 @@ DIRECTION: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"kvpolicy.steering", "kvpolicy.residency"}),
-    frozenset({"kvpolicy.simulate", "kvpolicy.replay", "kvpolicy.runs", "kvpolicy.embedded", "kvpolicy.awaited"}),
+    frozenset(
+        {
+            "kvpolicy.simulate",
+            "kvpolicy.replay",
+            "kvpolicy.runs",
+            "kvpolicy.embedded",
+            "kvpolicy.awaited",
+            "kvpolicy.calling",
+        }
+    ),
     frozenset({"kvpolicy.service", "kvpolicy.cli", "kvpolicy.lsp", "kvpolicy.__main__"}),
 )
 SHELVES = {"kvpolicy.grammar", "kvpolicy.policies", "kvpolicy.adapters"}

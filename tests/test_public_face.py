@@ -119,6 +119,10 @@ def request(id: str, tokens: int = 64, session: str = "s") -> Request:
     return Request(id, Owner(session=session), tokens, 16, (Span("system", 0, 32),))
 
 
+def asked(*spans: Any, owner: Any = Owner(), tokens: Any = 64, block_size: int = 16) -> None:  # noqa: B008 - frozen
+    Engine(PAUSE).request(Request("a", owner, tokens, block_size, spans), list(range(64)), now=0.0)
+
+
 def test_a_plan_changes_nothing() -> None:
     engine = Engine(PAUSE)
     plan = engine.plan(request("r"), now=1.0)
@@ -179,6 +183,30 @@ def test_hashes_of_an_engine_are_taken_as_they_are() -> None:
         (lambda: Engine(PAUSE).request(request("a"), [1, 2]), "states 64 tokens, and 2 were given"),
         (lambda: Engine(PAUSE).plan({"id": "r"}), "tokens"),
         (lambda: Engine(PAUSE).event("tool_cal"), "'tool_cal' is no event"),
+        (lambda: Engine(PAUSE).event("session_end", sesion="s1"), "no field 'sesion'; did you mean `session`"),
+        (lambda: Engine(PAUSE).event(Event(0.0, "session_end", {"sesion": "s1"})), "no field 'sesion'"),
+        (lambda: Engine(PAUSE).finish("a", tool_calls="grep"), r"write tool_calls=\['grep'\]"),
+        (lambda: Engine(PAUSE).finish("a", tool_calls=[3]), r"a name or \(name, call id\) is needed, not 3"),
+        (lambda: Engine(PAUSE).finish("a", tool_calls=4), "a list of names"),
+        (lambda: asked(Span("sytem", 0, 4)), "span 0: unknown kind 'sytem'; did you mean system"),
+        (lambda: asked(Span("system", 0, 99)), "span 0: reaches token 99, but the request has 64 tokens"),
+        (lambda: asked(Span("system", "0", 4)), "start and end are whole numbers of tokens, not '0' and 4"),
+        (
+            lambda: asked(Span("tool_result", 0, 4, {"tol": "grep"})),
+            "span 0: there is no attribute 'tol'; did you mean",
+        ),
+        (lambda: asked(("system", 0, 4)), r"a Span is needed, such as Span\('system', 0, 40\), not a tuple"),
+        (lambda: asked(owner="s1"), r"owner: an Owner is needed, such as Owner\(session='s1'\), not 's1'"),
+        (lambda: asked(owner=Owner(session=7)), "owner: session: a string is needed, not 7"),
+        (lambda: asked(block_size=32), "the engine's blocks have 16 tokens, not 32"),
+        (lambda: asked(tokens=list(range(64))), "the number of tokens is needed, not a list; write 64"),
+        (lambda: Engine(PAUSE).request(3, [1]), "a Request or its JSON form is needed, not one of type int"),
+        (lambda: Engine(PAUSE).request(request("a"), 64), "a sequence of token ids is needed"),
+        (lambda: Engine(PAUSE).run().request(tokens=1000), r"such as \[17, 4, 81\], not 1000"),
+        (
+            lambda: Engine(PAUSE).run().request([1], dept=3),
+            "request: there is no attribute 'dept'; did you mean `depth`",
+        ),
         (lambda: Engine(PAUSE).run(workflow=3), "a workflow is"),
         (lambda: Engine(PAUSE).run().request(), "needs its token ids"),
     ],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from kvpolicy import words
 from kvpolicy.faults import InputFault
+from kvpolicy.language.spelling import nearest
 from kvpolicy.policy.model import EventPattern
 from kvpolicy.units import UnitFault, parse_duration
 
@@ -29,13 +30,26 @@ class Event:
 
 
 LATEST_S = 1e15  # no clock gets there; larger numbers are somebody's mistake
+FIELDS = (*words.OWNER_FIELDS, *(name for name in words.EVENT_ATTRIBUTES if name not in words.OWNER_FIELDS), "parent")
+
+
+def check_fields(name: str, fields: Iterable[str]) -> None:
+    """Refuse fields that no event has: a mistyped owner field states nothing, so the event would address everybody.
+
+    name: the event's. Raises InputFault with the nearest field there is.
+    """
+    for key in fields:
+        if key not in FIELDS:
+            near = nearest(key, FIELDS) if isinstance(key, str) else None
+            mend = f"did you mean `{near}`?" if near else f"the fields of an event are {', '.join(FIELDS)}"
+            raise InputFault(f"{name}: there is no field '{key}'; {mend}")
 
 
 def event_from_row(row: Mapping[str, object], at: float | None = None) -> Event:
     """The event of a JSON row `{"at": 0.0, "event": "tool_call", "tool": "grep", "session": "s"}`.
 
-    `at` stands in where the row has no time. Raises InputFault on an unknown event, a missing or unusable time, or an
-    unusable eta.
+    `at` stands in where the row has no time. Raises InputFault on an unknown event or field, a missing or unusable
+    time, or an unusable eta.
     """
     name = row.get("event")
     if not isinstance(name, str) or name not in words.EVENTS:
@@ -44,6 +58,7 @@ def event_from_row(row: Mapping[str, object], at: float | None = None) -> Event:
     if isinstance(moment, bool) or not isinstance(moment, int | float) or not abs(moment) < LATEST_S:
         raise InputFault(f"the event {name} needs a time in seconds under 'at'")
     attributes = {key: value for key, value in row.items() if key not in ("at", "event")}
+    check_fields(name, attributes)
     eta = attributes.get("eta")
     if isinstance(eta, str):
         try:

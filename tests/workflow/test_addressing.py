@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request
-from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.events import FIELDS, Event, event_from_row, events_from_rows
 from kvpolicy.workflow.state import RunState
 
 _some = st.sampled_from((None, "a", "b"))
@@ -127,3 +129,27 @@ def test_a_forgotten_owner_leaves_nothing_behind() -> None:
     assert state.observe(Event(60.0, "tool_result", {"call": "c49"})) == ()
     assert state.observe(Event(60.0, "turn_end", {"tenant": "t"})) == ()
     assert state.owners() == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"event": "session_end", "sesion": "s1"},
+            r"session_end: there is no field 'sesion'; did you mean `session`\?",
+        ),
+        ({"event": "tool_call", "toool": "grep"}, r"tool_call: there is no field 'toool'; did you mean `tool`\?"),
+        ({"event": "turn_end", "xyzzy": 1}, "turn_end: there is no field 'xyzzy'; the fields of an event are tenant, "),
+    ],
+)
+def test_a_field_that_no_event_has_is_refused(row: dict[str, object], said: str) -> None:
+    """It would state nothing, and the event would address every owner."""
+    with pytest.raises(InputFault, match=said):
+        event_from_row(row, 1.0)
+    with pytest.raises(InputFault, match=rf"^events\[1\]: {said}"):
+        events_from_rows([{"event": "turn_end", "at": 0.0}, {**row, "at": 1.0}])
+
+
+def test_every_field_an_event_may_state_is_taken() -> None:
+    row = {"event": "branch_start", "eta": "3s", **{name: "x" for name in FIELDS if name != "eta"}}
+    assert set(event_from_row(row, 1.0).attributes) == set(FIELDS)

@@ -1,0 +1,92 @@
+"""What a caller in Python hands over, checked before anything is done: requests, token ids, tool calls.
+
+Used by the public face (`embedded`, `runs`). A plan that breaks costs only the hints; a call that cannot be meant is
+the caller's slip, and is answered with an InputFault that says what to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+
+from kvpolicy import words
+from kvpolicy.blocks import lay_out
+from kvpolicy.faults import InputFault
+from kvpolicy.language.spelling import nearest
+from kvpolicy.request import Owner, Request, Span
+
+_OWNER = tuple(field.name for field in fields(Owner))
+
+
+def check_request(request: Request, block_size: int) -> Request:
+    """The request itself. block_size: the engine's, in tokens. Raises InputFault for an owner, a length, a span or an
+    attribute that cannot be meant, and for blocks of another size than the engine's."""
+    owner = request.owner
+    if not isinstance(owner, Owner):
+        raise InputFault(f"owner: an Owner is needed, such as Owner(session='s1'), not {_shown(owner)}")
+    for name in _OWNER:
+        value = getattr(owner, name)
+        if not isinstance(value, str) and (value is not None or name == "tenant"):
+            raise InputFault(f"owner: {name}: a string is needed, not {_shown(value)}")
+    if not _whole(request.tokens):
+        length = len(request.tokens) if isinstance(request.tokens, Sequence) else None
+        mend = "the token ids go to `engine.request` beside it" if length is None else f"write {length}"
+        raise InputFault(f"tokens: the number of tokens is needed, not {_shown(request.tokens)}; {mend}")
+    if request.block_size != block_size:
+        raise InputFault(f"block_size: the engine's blocks have {block_size} tokens, not {_shown(request.block_size)}")
+    if isinstance(request.spans, Span | str) or not isinstance(request.spans, Sequence):
+        raise InputFault(f"spans: a sequence of Span is needed, not {_shown(request.spans)}")
+    for index, span in enumerate(request.spans):
+        _check_span(span, f"span {index}")
+    check_attributes(request.attributes, "request")
+    lay_out(request)
+    return request
+
+
+def _check_span(span: object, where: str) -> None:
+    if not isinstance(span, Span):
+        raise InputFault(f"{where}: a Span is needed, such as Span('system', 0, 40), not {_shown(span)}")
+    if not isinstance(span.kind, str):
+        raise InputFault(f"{where}: its kind is a string, not {_shown(span.kind)}")
+    if not _whole(span.start) or not (span.end is None or _whole(span.end)):
+        raise InputFault(f"{where}: start and end are whole numbers of tokens, not {_shown(span.start)} and "
+                         f"{_shown(span.end)}")  # fmt: skip
+    check_attributes(span.attributes, where)
+
+
+def check_attributes(attributes: Mapping[str, object], where: str) -> None:
+    """Refuse attributes that no selector can name, with the nearest that one can."""
+    for name in attributes:
+        if name not in words.ATTRIBUTES:
+            near = nearest(name, words.ATTRIBUTES) if isinstance(name, str) else None
+            mend = f"did you mean `{near}`?" if near else f"they are {', '.join(words.ATTRIBUTES)}"
+            raise InputFault(f"{where}: there is no attribute '{name}'; {mend}")
+
+
+def check_tokens(tokens: object) -> None:
+    """Refuse what is no sequence of token ids; None: hashes stand in for them."""
+    if tokens is not None and (not hasattr(tokens, "__len__") or isinstance(tokens, str | bytes | Mapping)):
+        raise InputFault(f"tokens: a sequence of token ids is needed, such as [17, 4, 81], not {_shown(tokens)}")
+
+
+def check_tool_calls(calls: object) -> None:
+    """Refuse what is no list of tool names or (name, call id)."""
+    if isinstance(calls, str):
+        raise InputFault(f"tool_calls: a list is needed; write tool_calls=[{calls!r}]")
+    if not isinstance(calls, Iterable) or isinstance(calls, Mapping):
+        raise InputFault(f"tool_calls: a list of names, or of (name, call id), is needed, not {_shown(calls)}")
+    for call in calls:
+        pair = (
+            isinstance(call, tuple) and len(call) == 2 and all(part is None or isinstance(part, str) for part in call)
+        )
+        if not isinstance(call, str) and not pair:
+            raise InputFault(f"tool_calls: a name or (name, call id) is needed, not {_shown(call)}")
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    plain = value is None or isinstance(value, str | int | float)
+    return repr(value)[:60] if plain else f"a {type(value).__name__}"
