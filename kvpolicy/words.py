@@ -160,6 +160,33 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "clamp": (("like", "like", "like"), "like", False),
     "log2": (("number",), "number", False),
 }
+FUNCTION_MEANINGS: dict[str, str] = {
+    "steps_to_next_use": "workflow steps until the span's agent may run again; `never` where there is no way",
+    "next_use": "expected time until the span is needed, the time waited already taken into account",
+    "reuse_probability": "chance that the span is used again, ever or within that time",
+    "return_probability": "chance that its session comes back within that time",
+    "hit_density": "chance of reuse over the time it has to be kept for that, at the best horizon",
+    "best_hold": "how long holding pays: Continuum's utility maximum",
+    "queue_delay": "recent waiting time of requests whose blocks had been lost",
+    "mean": "mean of the times seen",
+    "p50": "the time within which half of them were over",
+    "p90": "the time within which nine in ten were over",
+    "p95": "the time within which 95 in 100 were over",
+    "count": "how many times were seen",
+    "eta": "expected time until that event",
+    "miss_cost": "time that losing the span costs: recomputing or reloading, whichever is cheaper",
+    "bytes": "memory that it takes",
+    "hits": "how often the agent's spans of that kind were found cached by somebody new to them",
+    "turns_ago": "how many turns before the newest one",
+    "fan_out": "how many branches stand behind it",
+    "idle": "time since the owner's last request ended; 0 while one runs",
+    "age": "time since the owner was first seen",
+    "pressure": "how full that tier is",
+    "min": "the least of its values",
+    "max": "the greatest of its values",
+    "clamp": "the first value, but not below the second or above the third",
+    "log2": "the logarithm to base 2",
+}
 # What `mean p50 p90 p95 count` read.
 SERIES: dict[str, str] = {
     "tool.duration": "times of the tool that runs (several at once: the longest)",

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
     (ROOT / "docs").rglob("*.md")
 )
+FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -34,10 +35,13 @@ def blocks(language: str) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=place) for place, text in blocks("kvp")])
+@pytest.mark.parametrize("place, text", [pytest.param(*row, id=row[0]) for row in blocks("kvp")])
 def test_policies_in_the_documentation_pass_their_checks(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    page = ROOT / place.rpartition(":")[0]
+    for name, body in FILE.findall(page.read_text(encoding="utf-8")):  # they may use each other
+        (tmp_path / name).write_text(body, encoding="utf-8")
     file = tmp_path / "documented.kvp"
     file.write_text(text, encoding="utf-8")
     status = dispatcher.main(["check", str(file)])

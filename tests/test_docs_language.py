@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvpolicy import words
+from kvpolicy.language import codes
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "language.md"
 SECTION = re.compile(r"<!-- words: (\w+) -->\n(.*?)<!-- /words -->", re.DOTALL)
@@ -37,9 +38,10 @@ def functions() -> str:
     rows = []
     for name, (takes, gives, maybe) in words.FUNCTIONS.items():
         written = ", ".join(TAKES.get(one, one.upper()) for one in takes)
-        rows.append((f"`{name}({written})`", "like its values" if gives == "like" else gives + "?" * maybe))
+        given = "like its values" if gives == "like" else gives + "?" * maybe
+        rows.append((f"`{name}({written})`", given, words.FUNCTION_MEANINGS[name]))
     series = [f"- `{name}`: {meaning}\n" for name, meaning in words.SERIES.items()]
-    return table(("function", "gives"), rows) + "\nA SERIES is one of\n\n" + "".join(series)
+    return table(("function", "gives", "what"), rows) + "\nA SERIES is one of\n\n" + "".join(series)
 
 
 def units() -> str:
@@ -52,11 +54,25 @@ def units() -> str:
     return table(("of", "units", ""), rows)
 
 
+def phases() -> str:
+    rows = [(f"`{one}`", quoted(e for e, after in words.PHASE_AFTER.items() if after == one)) for one in words.PHASES]
+    others = quoted(event for event in words.EVENTS if event not in words.PHASE_AFTER)
+    return table(("phase", "events that lead to it"), [*rows, ("none", others)])
+
+
+def tiers() -> str:
+    rows = [(f"`{tier}`", quoted(a for a, of in words.TIER_ALIASES.items() if of == tier)) for tier in words.TIERS]
+    return table(("tier", "also read as"), rows)
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "kinds": lambda: table(("kind", "which tokens"), ((f"`{k}`", what) for k, what in words.SPAN_KINDS.items())),
-    "properties": lambda: table(("property", "meaning"), ((f"`{k}`", what) for k, what in words.PROPERTIES.items())),
     "attributes": attributes,
+    "statuses": lambda: quoted(words.STATUSES) + "\n",
+    "properties": lambda: table(("property", "meaning"), ((f"`{k}`", what) for k, what in words.PROPERTIES.items())),
+    "tiers": tiers,
     "events": lambda: table(("event", "when"), ((f"`{k}`", what) for k, what in words.EVENTS.items())),
+    "phases": phases,
     "functions": functions,
     "units": units,
     "reserved": lambda: quoted(sorted(words.RESERVED)) + "\n",
@@ -75,8 +91,26 @@ def test_every_table_has_its_place_on_the_page() -> None:
     assert [found[1] for found in SECTION.finditer(PAGE.read_text(encoding="utf-8"))] == list(SECTIONS)
 
 
-@pytest.mark.parametrize("code", sorted(path.stem for path in (PAGE.parent / "codes").glob("*.md")))
-def test_every_page_of_a_code_is_reached_by_a_code_that_exists(code: str) -> None:
-    from kvpolicy.language import codes
+def test_every_value_that_is_a_word_is_on_the_page() -> None:
+    said = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8")))
+    values = {*words.LIFETIMES, *words.PLACES, *words.SHARES, *words.RETENTIONS} - {"hold"}
+    assert values <= said
+    assert set(words.FUNCTION_MEANINGS) == set(words.FUNCTIONS)
 
-    assert code in {one.code for one in vars(codes).values() if isinstance(one, codes.Code)}
+
+@pytest.mark.parametrize("code", sorted(path.stem for path in (PAGE.parent / "codes").glob("KVP*.md")))
+def test_every_page_of_a_code_is_reached_by_a_code_that_exists(code: str) -> None:
+    assert code in codes.CODES
+
+
+def test_the_list_of_codes_is_that_of_the_program(update: bool) -> None:
+    page = PAGE.parent / "codes" / "README.md"
+    text = page.read_text(encoding="utf-8")
+    rows = [(f"[{c.code}]({c.code}.md)", f"`{c.name}`", c.severity, c.line) for c in codes.CODES.values()]
+    listed = table(("code", "name", "", "what"), rows)
+    written = re.sub(
+        r"<!-- codes -->\n.*<!-- /codes -->", f"<!-- codes -->\n{listed}<!-- /codes -->", text, flags=re.DOTALL
+    )
+    if update:
+        page.write_text(written, encoding="utf-8")
+    assert text == written or update
