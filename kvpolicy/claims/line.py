@@ -12,9 +12,10 @@ from collections.abc import Hashable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from kvpolicy.claims import lapsing
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ranks import Lease, Mark, Ranks
-from kvpolicy.claims.strength import DEFAULT, DROPPED, LOWEST, PROTECTED
+from kvpolicy.claims.strength import DROPPED, LOWEST, PROTECTED
 
 if TYPE_CHECKING:
     from kvpolicy.claims.owners import Holder
@@ -103,7 +104,7 @@ class Line:
             present = self.length
         if self.claims:
             present = min(present, self.claims[-1].length)
-        lapse = self._lapse(ranks, now, held)
+        soonest = lapsing.lapse(self, ranks, now, held)
         self.pieces = pieces = self._front(ranks, now, present, held)
         place: Lease | Mark | Sequence[Hashable] | None = at
         if place is None:
@@ -122,7 +123,7 @@ class Line:
             for mark in before:
                 if id(mark) not in kept:
                     ranks.unmark(mark, now)
-        return min(lapse, self._next(ranks, now, held))
+        return min(soonest, lapsing.due(self, ranks, now, held))
 
     def uncut(self) -> None:
         """Its claims count in full again, until the next look at limits and quotas."""
@@ -142,7 +143,7 @@ class Line:
 
     def living(self, ranks: Ranks, now: float) -> list[Piece]:
         """Every claim that lives, whether the front shows it or not: length left, strength, claim; in prompt order."""
-        self._lapse(ranks, now, False)
+        lapsing.lapse(self, ranks, now, False)
         present = self.length
         return [
             (min(claim.length, present), claim.strength(now), claim)
@@ -171,44 +172,6 @@ class Line:
         if mark.strength != strength:
             ranks.weigh(mark, strength, now)
         return mark
-
-    def _lapse(self, ranks: Ranks, now: float, held: bool) -> float:
-        """End for good the claims whose lifetime is over, in the front or not, so that no later use by others revives
-        them. Returns when the next one may end."""
-        soonest = inf
-        tail: float | None = None
-        asked = held or not self.marks
-        frozen = self.frozen if now < self.grace else None
-        lives: object = self  # the directive of a plain claim that lives: others with it live as long
-        for claim in self.claims:
-            if not claim.timed or claim.ended or (claim.directive is lives and claim.plain):
-                continue
-            if frozen and claim in frozen:
-                continue
-            if claim.expired(now):
-                claim.ended = True
-                continue
-            if held or now < claim.protected_until:
-                end = claim.protected_until if now < claim.protected_until else claim.expires
-                soonest = min(soonest, end) if now < end else soonest
-                lives = claim.directive if claim.plain else lives
-                continue
-            soonest = min(soonest, claim.expires) if now < claim.expires else soonest
-            if not asked:
-                tail, asked = ranks.last_release(self.marks[0]), True
-            # Whoever uses the end uses all before it, so no block was released earlier than the tail.
-            released = tail
-            if tail is None or claim.ends_at(tail) <= now:
-                released = ranks.last_release(self.marks[0], min(claim.length, self.length)) if self.marks else None
-            if released is None:  # held: its whole time is still to come
-                soonest = min(soonest, now + max(1.0, min(claim.max_age, inf if claim.ttl is None else claim.ttl)))
-            elif (end := claim.ends_at(released)) <= now:
-                claim.ended = True
-            else:
-                soonest = min(soonest, end)
-                if released is tail and claim.plain and not claim.dropped:
-                    lives = claim.directive
-        return soonest
 
     def _front(self, ranks: Ranks, now: float, present: int, held: bool) -> list[Piece]:
         pieces: list[Piece] = []
@@ -260,33 +223,6 @@ class Line:
         released = ranks.last_release(self.marks[0], min(claim.length, self.length))
         claim.ended = released is not None and max(released, claim.born) + claim.max_age <= now
         return claim.ended
-
-    def _next(self, ranks: Ranks, now: float, held: bool) -> float:
-        """The first time at which a member of the front changes by its clocks."""
-        soonest = min(self.grace, self.withdraw, self.replan)
-        if held:  # `ttl` does not run; only ends with a date of their own count
-            for _, _, claim in self.pieces:
-                if now < claim.protected_until < soonest:
-                    soonest = claim.protected_until
-                if now < claim.expires < soonest and claim.priority > DEFAULT:
-                    soonest = claim.expires
-            return soonest
-        skip = len(self.marks) - len(self.pieces)
-        for place, (_, _, claim) in enumerate(self.pieces):
-            mark = self.marks[place + skip]
-            released = ranks.last_release(mark)
-            if released is None:  # someone else's request holds it: its time has not begun
-                mark.notify = mark.notify or claim.ttl is not None
-                end = min(claim.ends_at(inf), now + claim.max_age)
-            else:
-                end = claim.ends_at(released)
-            if now < claim.protected_until < end:
-                end = claim.protected_until
-            soonest = min(soonest, end)
-        if skip and self.claims:  # nothing claims the end any more; the anchor goes with the last claim's age
-            released = ranks.last_release(self.marks[0])
-            soonest = min(soonest, (now if released is None else released) + self.longest_age)
-        return soonest
 
 
 def _staircase(pieces: list[Piece]) -> list[Piece]:

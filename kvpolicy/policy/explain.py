@@ -14,9 +14,9 @@ from kvpolicy.directive import Verdict
 from kvpolicy.faults import Place
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.contest import Guards
+from kvpolicy.policy.grace import CLOSED, GRACE, OPEN, standing
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.policy import Policy
-from kvpolicy.policy.resolve import CLOSED, GRACE, OPEN, standing
 from kvpolicy.policy.show import value_json, value_text
 
 _BECAUSE = {

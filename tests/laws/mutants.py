@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kvpolicy.claims import dead
+from kvpolicy.claims import dead, lapsing
 from kvpolicy.claims.budget import Budget
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import Ledger
@@ -132,14 +132,14 @@ def _ttl_runs_while_a_request_holds_the_block(patch: Patch) -> None:
 
 
 def _lapsed_claims_come_back(patch: Patch) -> None:
-    lapse = Line._lapse
+    lapse = lapsing.lapse
 
-    def forgetful(self: Line, *a: Any) -> float:
-        for claim in self.claims:
+    def forgetful(line: Line, *a: Any) -> float:
+        for claim in line.claims:
             claim.ended = False
-        return lapse(self, *a)
+        return lapse(line, *a)
 
-    patch.setattr(Line, "_lapse", forgetful)
+    patch.setattr(lapsing, "lapse", forgetful)
 
 
 def _fixed_is_armed_again(patch: Patch) -> None:
