@@ -31,7 +31,7 @@ def agrees(shown: list[str], printed: list[str]) -> bool:
 
 
 def test_there_are_pages() -> None:
-    assert {"language.md", "plan.md", "workflows.md"} <= {page.name for page in PAGES}
+    assert {"language.md", "plan.md", "simulate.md", "workflows.md"} <= {page.name for page in PAGES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
