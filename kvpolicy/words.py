@@ -129,6 +129,14 @@ EVENT_ATTRIBUTES: dict[str, str] = {
     "run": "string",
     "eta": "duration",
 }
+# What other tools call these events.
+EVENT_ALIASES: dict[str, str] = {
+    "tool_start": "tool_call",
+    "tool_end": "tool_result",
+    "fork": "branch_start",
+    "join": "branch_done",
+    "complete": "workflow_end",
+}
 OWNER_FIELDS = ("tenant", "session", "run", "agent", "branch", "node", "call")  # how an event addresses owners
 
 # --- functions: name -> (argument types, result type, may have no data) -----------------------------------

@@ -40,7 +40,9 @@ def check_match(match: syntax.Match, group: str, typer: Typer) -> None:
 def check_event(event: syntax.Event, group: str, typer: Typer) -> None:
     """An event that exists, and its conditions."""
     if event.name not in words.EVENTS:
-        typer.faults.append(unknown("event", event.name, event.place, words.EVENTS))
+        meant = words.EVENT_ALIASES.get(event.name)
+        known = words.EVENTS if meant is None else {meant: ""}
+        typer.faults.append(unknown("event", event.name, event.place, known, meant and f"write `{meant}`"))
     for condition in event.conditions:
         check_condition(condition, words.EVENT_ATTRIBUTES, "attribute of events", group, typer)
 

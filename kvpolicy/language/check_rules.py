@@ -9,6 +9,7 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_conditions import check_event, check_match
 from kvpolicy.language.check_names import twice_in, unknown
 from kvpolicy.language.check_values import check_value
+from kvpolicy.language.habits import retention_meant
 from kvpolicy.language.phrase import phrase
 from kvpolicy.language.typer import Typer
 
@@ -49,5 +50,8 @@ def check_declarations(declarations: Iterable[syntax.Declaration], group: str, t
             typer.faults.append(
                 codes.UNKNOWN_NAME.at(declaration.place, message, fix=f"write `retention: hold {text}`")
             )
+        elif (meant := retention_meant(declaration.property)) is not None:
+            message = f"there is no property '{declaration.property}'"
+            typer.faults.append(codes.UNKNOWN_NAME.at(declaration.place, message, fix=f"write `{meant}`"))
         else:
             typer.faults.append(unknown("property", declaration.property, declaration.place, words.PROPERTIES))

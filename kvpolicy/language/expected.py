@@ -90,6 +90,8 @@ def instead(fault: Fault, before: list[Piece] | None = None) -> str:
             return f"write `{_SYMBOLS[name]}` there"
     if "POLICY" in accepted:
         return "start a rule, such as `turn { priority: 40 }`, or a statement, such as `let` or `layer`"
+    if fault.block == "test" and "EXPECT" in accepted:
+        return "write a step there: `given`, `assume`, `at`, `then` or `expect`"
     if accepted & {"AT", "MOST", "LEAST"}:
         return "write `at most …` or `at least …`"
     if "NAME" in accepted or "WORD" in accepted:

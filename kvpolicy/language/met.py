@@ -27,7 +27,8 @@ class Piece:
 class Fault:
     """What the parser met. `accepted`: names of what could have stood there. `unclosed_at`: set by `describe` where a
     `}` is missing, to the position that it is missing before; `swallowed_at`: where a statement without its end has
-    taken the first word of the next, to that word."""
+    taken the first word of the next, to that word; `misread_at`: where what was built from the text until here says
+    nothing, to where that begins."""
 
     text: str
     file: str
@@ -38,6 +39,7 @@ class Fault:
     opening: Token | None
     unclosed_at: int | None = field(default=None)
     swallowed_at: int | None = field(default=None)
+    misread_at: int | None = field(default=None)
 
     def before(self) -> list[Piece]:
         """The words and signs in front, last first, at most six, from this line and the few above it."""

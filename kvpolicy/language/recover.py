@@ -86,6 +86,8 @@ class Recovery:
         told = wording.describe(fault)
         if told is not None:
             self.faults.append(told)
+        if fault.misread_at is not None:
+            self._forget(fault.place(fault.misread_at))
         if token.type == "$END" or len(self.faults) >= MOST_FAULTS:
             return False
         self._dropped = start
@@ -103,9 +105,13 @@ class Recovery:
         counter.column = resume - counter.line_start_pos + 1
         lexer_state.last_token = None
         # What is read again is told again.
-        here = (counter.line, counter.column)
-        self._built[:] = [fault for fault in self._built if (fault.place.line, fault.place.column) < here]
+        self._forget(Place(self.name, counter.line, counter.column, counter.line, counter.column))
         return True
+
+    def _forget(self, here: Place) -> None:
+        """Take back what the builder has said of the text from a place on."""
+        at = (here.line, here.column)
+        self._built[:] = [fault for fault in self._built if (fault.place.line, fault.place.column) < at]
 
     # --- where to go on ---------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from kvpolicy import units, words
 from kvpolicy.faults import Diagnostic
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.build_expressions import BROKEN
+from kvpolicy.language.habits import example
 from kvpolicy.language.scope import Scope
 from kvpolicy.language.spelling import nearest
 from kvpolicy.language.type_calls import CallTyper
@@ -94,6 +95,8 @@ class Typer(CallTyper):
             fix = f"a function is written with parentheses: `{written}()`"
         elif written in words.SERIES:
             fix = f"ask for a part of it, such as `p95({written}) else 5s`"
+        elif written in words.ATTRIBUTES:
+            fix = f"'{written}' is said of a span, in brackets behind it, such as `{example(written)}`"
         else:
             lets = [name if owner in {"", group} else f"{owner}.{name}" for owner, name in self.scope.lets]
             near = nearest(written, (*lets, *(f"{name}()" for name in words.FUNCTIONS), "yes", "no", "never"))

@@ -14,6 +14,7 @@ from kvpolicy.language import codes
 from kvpolicy.language.build_expressions import unit_fault
 from kvpolicy.language.build_names import reserved
 from kvpolicy.language.expected import HARD, expected, instead, listed
+from kvpolicy.language.habits import habit
 from kvpolicy.language.met import Fault, Piece, pieces
 
 _AFTER_KIND = frozenset({"{", "[", ",", "when", "over"})
@@ -40,7 +41,18 @@ _INSTEAD = {
 def describe(fault: Fault) -> Diagnostic:
     """The one message of a fault. Sets `fault.unclosed_at` where a `}` is missing."""
     before = fault.before()
-    for tell in (_unclosed_string, _end_of_text, _unit, _unclosed, _swallowed, _reserved, _foreign, _stray, _ladder):
+    for tell in (
+        _unclosed_string,
+        _end_of_text,
+        habit,
+        _unit,
+        _unclosed,
+        _swallowed,
+        _reserved,
+        _foreign,
+        _stray,
+        _ladder,
+    ):
         told = tell(fault, before)
         if told is not None:
             return told

@@ -53,7 +53,9 @@ def event_from_row(row: Mapping[str, object], at: float | None = None) -> Event:
     """
     name = row.get("event")
     if not isinstance(name, str) or name not in words.EVENTS:
-        raise InputFault(f"'{name}' is no event; the events are {', '.join(words.EVENTS)}")
+        near = words.EVENT_ALIASES.get(name, nearest(name, words.EVENTS)) if isinstance(name, str) else None
+        mend = f"did you mean `{near}`?" if near else f"the events are {', '.join(words.EVENTS)}"
+        raise InputFault(f"'{name}' is no event; {mend}")
     moment = row.get("at", at)
     if isinstance(moment, bool) or not isinstance(moment, int | float) or not abs(moment) < LATEST_S:
         raise InputFault(f"the event {name} needs a time in seconds under 'at'")

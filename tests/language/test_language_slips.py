@@ -16,6 +16,26 @@ SLIPS = (
     ("turn { tier: gpu cpu after 30s }", 18, "a comma is missing before 'cpu'", "write `, cpu`: the steps of "),
     ("turn { ttl: 5 minuts }", 13, "'minuts' is not a unit; the units are ms, s, min, ", "write 5min"),
     ("layer over { turn { priority: 3 } }", 7, "'over' is a word of the language", 'write another name, or "over"'),
+    ("turn { priority: 90, ttl: 1h }", 20, "no comma stands between properties", "remove the `,`"),
+    ("turn { tier: gpu, priority: 3 }", 17, "no comma stands between properties", "remove the `,`"),
+    ("turn { priority: 90, }", 20, "no comma stands between properties", "remove the `,`"),
+    ("turn { retention: pin 30s }", 19, "'pin' takes no time", "write `retention: hold 30s`"),
+    ("turn { retention: keep 30s }", 19, "there is no retention 'keep'", "write `retention: hold 30s`"),
+    ("turn { retention: hold for 30s }", 19, "no `for` stands before the time", "write `retention: hold 30s`"),
+    ("if tool_call { turn { priority: 4 } }", 1, "'if' opens no interval", "write `on tool_call { … }`"),
+    ("when tool_call { turn { priority: 4 } }", 1, "'when' opens no interval", "write `on tool_call { … }`"),
+    ("pin system", 1, "a rule begins with the spans it is about", "write `system { retention: pin }`"),
+    ("turn after turn_end { retention: drop }", 6, "the event stands in front", "write `on turn_end { turn { … } }`"),
+    ("turn if depth { priority: 4 }", 6, "a condition of a span begins with `when`", "write `turn when … { … }`"),
+    ("turn when tokens > 4k { priority: 4 }", 11, "'tokens' is not defined", "'tokens' is said of a span, in brackets"),
+    ("turn[tool = a or tool = b] { priority: 4 }", 15, "no `or` stands in brackets", "write `tool in {a, b}`"),
+    ("turn[tool = a or agent = b] { priority: 4 }", 15, "no `or` stands in brackets", "write two matches"),
+    ("turn[tool = a and agent = b] { priority: 4 }", 15, "in brackets `,` says 'and'", "write `,` for `and`"),
+    ("policy my-agents", 10, "'-' cannot stand in a name", 'write `my_agents`, or the string "my-agents"'),
+    ("on tool_start { turn { priority: 4 } }", 4, "there is no event 'tool_start'", "write `tool_call`"),
+    ("turn { drop: true }", 8, "there is no property 'drop'", "write `retention: drop`"),
+    ("turn { keep }", 8, "there is no property 'keep'", "write `retention: pin`"),
+    ("turn { drop }", 8, "'drop' is a value of `retention`", "write `retention: drop`"),
 )
 
 
@@ -25,6 +45,30 @@ def test_a_slip_is_told_in_its_own_words(text: str, column: int, message: str, f
     assert (fault.place.line, fault.place.column) == (1, column)
     assert fault.message.startswith(message)
     assert (fault.fix or "").startswith(fix)
+
+
+def test_a_test_that_expects_without_the_word() -> None:
+    text = 'turn { priority: 3 }\ntest "a" {\n given turn\n at tool_call[tool = grep]\n turn { priority: 3 }\n}\n'
+    (fault,) = faults_of(text)
+    assert (fault.place.line, fault.fix) == (5, "write `expect turn { … }`")
+    (fault,) = faults_of(text.replace("\n turn {", "\n 80 {"))
+    assert (fault.fix or "").startswith("write a step there: `given`")
+
+
+MENDED = (
+    "turn { priority: 90 ttl: 1h }",
+    "turn { retention: hold 30s }",
+    "turn[tool in {a, b}] { priority: 4 }",
+    "turn[tokens > 4k] { priority: 4 }",
+    'policy "my-agents"\nturn { priority: 4 }',
+    "on turn_end { turn { retention: drop } }",
+    "turn[agent = a], turn[tool = b] { priority: 4 }",
+)
+
+
+@pytest.mark.parametrize("text", MENDED)
+def test_what_a_fix_says_can_be_written(text: str) -> None:
+    assert not [fault for fault in faults_of(text) if fault.severity == "error"]
 
 
 @pytest.mark.parametrize(("names", "told"), [(45, 0), (75, 1)])  # each name adds two levels: itself and the sum
