@@ -6,6 +6,7 @@ from kvpolicy.faults import Diagnostic, Note, Place
 from kvpolicy.language import codes
 from kvpolicy.language.load import group_name
 from kvpolicy.policy.analysis.meeting import pairs, witness
+from kvpolicy.policy.analysis.remedy import remedies
 from kvpolicy.policy.analysis.view import View, called
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.order import disjoint
@@ -78,21 +79,9 @@ def _disagree(view: View, first: Rule, second: Rule, span: dict[str, object], na
         second.place,
         message,
         notes=(note, Note(second.place, f"{called(second)} is here")),
-        fix=_fix(first, second),
+        fix=remedies(view, first, second, names),
         witness=span,
     )
-
-
-def _fix(first: Rule, second: Rule) -> str:
-    if first.label and second.label:
-        how = f"write `{second.label}: … over {first.label}`"
-    elif first.label:
-        how = f"write `over {first.label}` in the second"
-    else:
-        how = "give the first a label and write `over LABEL` in the second"
-    if first.guard is not None and second.guard is not None:
-        return how + ", or make one guard the exact contrary of the other"
-    return how + ", make one selector narrower, or move one to a later layer"
 
 
 def _unordered(view: View, first: Rule, second: Rule, span: dict[str, object], names: list[str]) -> Diagnostic:

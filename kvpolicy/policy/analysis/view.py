@@ -100,4 +100,4 @@ def shown_value(value: syntax.PropertyValue) -> str:
 
 def called(rule: Rule) -> str:
     """A rule as messages name it."""
-    return f"'{rule.name}'"
+    return f"'{rule.name}'" if rule.label else f"the rule at {rule.name}"

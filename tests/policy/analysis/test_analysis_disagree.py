@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kvpolicy
 from kvpolicy import words
 from kvpolicy.faults import Diagnostic
 from kvpolicy.language.load import load_text
@@ -119,6 +121,39 @@ def test_rules_that_disagree(text: str, witness: dict[str, object] | None) -> No
 def test_one_message_for_two_rules_and_many_properties() -> None:
     (fault,) = clashes("turn { priority: 50  ttl: 5min  tier: gpu }\nturn { priority: 60  ttl: 6min  tier: cpu }")
     assert all(name in fault.message for name in ("priority", "ttl", "tier"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("system { priority: 90 }", "pause: any[agent = a] { priority: 60 }"),
+        ("a: turn[agent = coder] { priority: 60 }", "b: turn[depth > 3] when idle() > 5s { priority: 30 }"),
+        ("turn[agent = a] { priority: 50 }", "turn[depth > 3] { priority: 60 }"),
+        ('"my-rule": turn[agent = a] { ttl: 1h  priority: 90 }', "turn[depth > 3] { priority: 60  ttl: 2h }"),
+    ],
+)
+def test_both_outcomes_can_be_pasted(first: str, second: str) -> None:
+    """Either half of the advice, put into the lines it names, ends the fault and lets the rule it says win."""
+    (fault,) = clashes(f"{first}\n{second}")
+    halves = (fault.fix or "").split("; ")[:2]
+    for half in halves:
+        lines = [first, second]
+        for head, number in re.findall(r"`([^`]*) { … }` in line (\d)", half):
+            old = lines[int(number) - 1]
+            lines[int(number) - 1] = f"{head} {old[old.index('{') :]}"
+        text = "\n".join(lines)
+        assert not clashes(text), text
+        assert not [d for d in kvpolicy.check(text) if d.severity == "error"]
+        wins = half.split("`")[1].replace(" ttl:", "  ttl:").split("  ")[0]
+        policy = kvpolicy.load(text)
+        one, other = policy.rules
+        winner = one if policy.order.beats(one, other) else other
+        assert wins in lines[policy.rules.index(winner)]
+
+
+def test_a_rule_without_a_label_is_told_by_its_place() -> None:
+    (fault,) = clashes("turn[agent = a] { priority: 50 }\nturn[depth > 3] { priority: 60 }")
+    assert fault.message.startswith("the rule at a.kvp:1 and the rule at a.kvp:2 disagree")
 
 
 # --- against every span of a small world --------------------------------------------------------------------
