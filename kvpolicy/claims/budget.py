@@ -114,12 +114,14 @@ class Budget:
                 continue
             granted = line.granted
             shorter = min(length, max((n for n, s, _ in line.pieces if s > PROTECTED + priority), default=0))
-            self._cut(line, shorter, now)
-            freed = before - ranks.protected_blocks
-            if freed > before - self.blocks:
-                self._cut(line, self._charged(line, length) - (before - self.blocks), now)
-                heappush(self._heap, entry)
+            # What others keep is the head of its prefix, so its tail is its own, as far as it goes.
+            enough = max(self._charged(line, length) - (before - self.blocks), shorter)
+            self._cut(line, enough, now)
+            if ranks.protected_blocks <= self.blocks:
+                self._stay(entry)
                 break
+            if enough > shorter:
+                self._cut(line, shorter, now)
             passed.append((entry, length, granted))
         for entry, length, granted in reversed(passed):  # strongest first: what others keep anyway is free
             line = entry[3]
@@ -128,10 +130,14 @@ class Budget:
             excess = ranks.protected_blocks - self.blocks
             if excess > 0:
                 self._cut(line, max(self._charged(line, length) - excess, lowest), now)
-            if _piece(line, entry[0]):
-                heappush(self._heap, entry)
-            else:
-                line.queued.discard(entry[0])
+            self._stay(entry)
+
+    def _stay(self, entry: tuple[int, int, int, Line]) -> None:
+        """Put a line back at its priority, if it is still protected there."""
+        if _piece(entry[3], entry[0]):
+            heappush(self._heap, entry)
+        else:
+            entry[3].queued.discard(entry[0])
 
     def keep_whole(self, now: float) -> None:
         """Cut until everything together fits, after blocks have moved between tiers."""

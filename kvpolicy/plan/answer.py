@@ -5,7 +5,7 @@ Made by `make` for each group of an outline; directives and claims read its valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -32,12 +32,13 @@ def answer(
     verdicts: Mapping[str, Verdict],
     step: float,
     now: float,
-    idle_since: float | None,
+    idle_since: Callable[[], float | None],
     before: Answer | None = None,
 ) -> Answer:
     """Start the clocks of a span's verdicts. lifetime: its `for` where no rule sets it. step: when the verdicts
-    themselves may change. before: the answer that the span had in its latest plan. Where nothing differs, the values
-    are those made before, the very object."""
+    themselves may change. idle_since: since when their owner is idle, asked where a ladder depends on it. before: the
+    answer that the span had in its latest plan. Where nothing differs, the values are those made before, the very
+    object."""
     made: dict[str, Answer] | None = verdicts.made if isinstance(verdicts, Decision) else None
     kept = None if made is None else made.get(lifetime)
     if kept is not None and step == inf and kept.lapse == inf:
@@ -50,7 +51,7 @@ def answer(
         values = None if kept is None else kept.values
         if values is None or values.ttl_fixed:
             values = clock_values(lifetime, verdicts, now)
-        share, lapse = values.share, min(step, next_end(values, now, idle_since))
+        share, lapse = values.share, min(step, next_end(values, now, idle_since() if values.tier else None))
     strained = tuple([v for v in verdicts.values() if v.limited_by is not None or v.notice is not None])
     found = Answer(verdicts, values, share, lapse, strained)
     if made is not None and not (values is not None and (values.ttl_fixed or values.tier is not None)):

@@ -8,6 +8,7 @@ Same policy, request and state: same plan, whatever the order of spans or attrib
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Protocol
 
@@ -83,7 +84,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
     """The policy's answer for each group. Where every function that is read is the owner's alone, the intervals, guards
     and crossings of one group are those of the others."""
     owner = drawn.request.owner
-    idle_since = _idle_since(state, owner)
+    idle_since = partial(_idle_since, state, owner)
     shared: tuple[Guards, Solver | None] | None = None
     looks = getattr(state, "intervals_of", None)
     look: Look | None = None if looks is None else looks(owner)
