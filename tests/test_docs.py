@@ -75,3 +75,12 @@ def test_the_readme_is_one_screen_with_a_policy_of_ten_lines() -> None:
     assert len(readme.read_text(encoding="utf-8").splitlines()) <= 75
     (policy,) = [b[2] for b in BLOCK.finditer(readme.read_text(encoding="utf-8")) if b[1] == "kvp"]
     assert len(policy.splitlines()) <= 10
+
+
+def test_every_law_stands_in_the_contract_with_its_tests() -> None:
+    text = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+    laws = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "laws").glob("test_law_*.py")}
+    assert laws == set(re.findall(r"`(tests/laws/test_law_\w+\.py)`", text))
+    rows = dict(re.findall(r"^\| (\d+) \| .* \| (`.*`) \|$", text, re.MULTILINE))
+    assert list(rows) == [str(number) for number in range(1, 13)]
+    assert all(f"/test_law_{number}_" in files for number, files in rows.items())
