@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 HELP = "Say which rule decides each property of a span, which rules it beats, and which have no say."
 
+_AT = "an event, such as 'tool_call[tool=grep]'; may be repeated: --at and --then are taken in the order given"
+_THEN = "time that passes before the next event, or before the look, such as 40s; may be repeated"
+
 
 class _InOrder(argparse.Action):
     """Keeps --at and --then in the order they were given."""
@@ -30,10 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`FILE… --span MATCH [--at EVENT]… [--then DURATION]… [--assume CALL=VALUE]… [--format text|json]`."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a .kvp file, or the name of a packaged policy")
     parser.add_argument("--span", required=True, metavar="MATCH", help="such as 'turn[agent=coder, tokens=12k]'")
-    parser.add_argument(
-        "--at", dest="happened", action=_InOrder, metavar="EVENT", help="such as 'tool_call[tool=grep]'"
-    )
-    parser.add_argument("--then", dest="happened", action=_InOrder, metavar="DURATION", help="time that passes")
+    parser.add_argument("--at", dest="happened", action=_InOrder, metavar="EVENT", help=_AT)
+    parser.add_argument("--then", dest="happened", action=_InOrder, metavar="DURATION", help=_THEN)
     parser.add_argument(
         "--assume", action="append", default=[], metavar="CALL=VALUE", help="such as 'p95(tool.duration)=800ms'"
     )
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the explanation. Raises PolicyFault for a policy with errors, InputFault for an option's text."""
     from kvpolicy.policy.checked import open_policy
     from kvpolicy.policy.explain import explain
+    from kvpolicy.policy.passed import unheeded
     from kvpolicy.policy.snapshot import Snapshot
 
     given = _step("--span", args.span, "given")
@@ -66,10 +68,11 @@ def run(args: argparse.Namespace) -> int:
     found = explain(policy, subject, state)
     missing = list(state.missing)
     document = found.as_json()
+    sentences = [*found.sentences, *unheeded(state.events, subject)]
     if missing:
-        note = "Not assumed, so without data (or 0 where there always is some): " + ", ".join(missing) + "."
-        document["sentences"] = [*found.sentences, note]
+        sentences.append("Not assumed, so without data (or 0 where there always is some): " + ", ".join(missing) + ".")
         document["not_assumed"] = missing
+    document["sentences"] = sentences
     if args.format == "json":
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:

@@ -95,4 +95,5 @@ def _failed(outcome: Outcome) -> list[str]:
             wanted = f"{row.expected}" + (f" by {row.expected_rule}" if row.expected_rule else "")
             got = f"{row.got}" + (f" by {row.rule}" if row.rule else "")
             lines.append(f"  line {row.line}: {row.span} {row.property}: expected {wanted}, got {got}")
+            lines += [f"    {note}" for note in row.notes]
     return lines

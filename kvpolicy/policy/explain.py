@@ -16,6 +16,7 @@ from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.contest import Guards
 from kvpolicy.policy.grace import CLOSED, GRACE, OPEN, standing
 from kvpolicy.policy.model import State, Subject
+from kvpolicy.policy.passed import remarks
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.show import value_json, value_text
 
@@ -92,7 +93,7 @@ def explain(policy: Policy, subject: Subject, state: State, properties: Sequence
             decided.append(_decide(policy, name, verdict, candidates, silent))
         elif silent:
             waiting.append((name, tuple(silent)))
-    sentences = [line for d in decided for line in _sentences(d, subject)]
+    sentences = [line for d in decided for line in _sentences(d, subject, state)]
     sentences += [_waiting_sentence(name, rows) for name, rows in waiting]
     if not decided:
         sentences.insert(0, f"No rule decides anything for this {subject.kind}: it stands at the default rank.")
@@ -135,7 +136,7 @@ def _decide(
     return Decided(name, verdict, winner, place, unbeaten, tuple(beaten), tuple(silent))
 
 
-def _sentences(found: Decided, subject: Subject) -> list[str]:
+def _sentences(found: Decided, subject: Subject, state: State) -> list[str]:
     verdict, rule = found.verdict, found.rule
     if rule is None:
         assert verdict is not None
@@ -154,6 +155,7 @@ def _sentences(found: Decided, subject: Subject) -> list[str]:
             lines.append(f"Note that {verdict.notice}.")
         if verdict.opened_at is not None and rule.interval is not None:
             lines.append(f"It has held since {rule.interval.start.name}.")
+            lines += remarks(verdict, rule, subject, state)
     lines += [f"{w.name} beats {r.name} there, {_BECAUSE[why]}." for r, why, w in found.beaten]
     lines += [_silent_sentence(r, why) for r, why in found.not_candidates]
     return lines

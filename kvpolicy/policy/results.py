@@ -21,6 +21,7 @@ class Row:
     line: int
     passed: bool
     error: str | None = None
+    notes: tuple[str, ...] = ()  # on a row that differs: what of the decision is over already, or only lingers
 
     def as_json(self) -> dict[str, object]:
         """The row of `kvp test --format json`."""
@@ -36,6 +37,8 @@ class Row:
             row["expected_rule"] = self.expected_rule
         if self.error is not None:
             row["error"] = self.error
+        if self.notes:
+            row["notes"] = list(self.notes)
         return row
 
 

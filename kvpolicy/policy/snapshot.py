@@ -49,6 +49,11 @@ class Snapshot:
         """Seconds since the start."""
         return self._now
 
+    @property
+    def events(self) -> tuple[Happening, ...]:
+        """What has happened so far, in order."""
+        return tuple(self._events)
+
     def happen(self, event: syntax.Event) -> None:
         """`at EVENT`: its conditions are what it states."""
         self._events.append(Happening(self._now, event.name, self._stated(event.conditions)))

@@ -15,6 +15,7 @@ from kvpolicy.language import syntax
 from kvpolicy.policy.compiled import DEFAULT, Rule
 from kvpolicy.policy.explain import explain
 from kvpolicy.policy.model import Subject
+from kvpolicy.policy.passed import remarks, unheeded
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.results import Coverage, Outcome, Results, Row, pair
 from kvpolicy.policy.show import value_json, value_text
@@ -103,7 +104,17 @@ def _row(
     got = DEFAULT if verdict is None else verdict.value
     same = type(got) is type(expected) and value_text(got) == value_text(expected)
     by_it = by is None or any(r.name == rule and by in _names(r) for r in policy.rules) or rule == by
-    return Row(shown, name, value_json(expected), value_json(got), rule, by, line, same and by_it)
+    fits = same and by_it
+    notes = () if fits else _notes(policy, subject, snapshot, rule, verdict)
+    return Row(shown, name, value_json(expected), value_json(got), rule, by, line, fits, None, notes)
+
+
+def _notes(
+    policy: Policy, subject: Subject, snapshot: Snapshot, rule: str | None, verdict: Verdict | None
+) -> tuple[str, ...]:
+    """What helps where another value came out than expected."""
+    deciding = next((one for one in policy.rules if one.name == rule), None)
+    return (*remarks(verdict, deciding, subject, snapshot), *unheeded(snapshot.events, subject))
 
 
 def _names(rule: Rule) -> set[str]:

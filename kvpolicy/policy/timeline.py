@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kvpolicy import words
 from kvpolicy.policy.matching import Conditions, holds
-from kvpolicy.policy.model import GRACE_S, RESUMES, IntervalPattern, Opening
+from kvpolicy.policy.model import GRACE_S, RESUMES, EventPattern, IntervalPattern, Opening
 
 _REVIVES = ("branch_start", "resume")
 
@@ -61,6 +61,20 @@ def opening_of(
     return lingering
 
 
+def unmoved(events: Iterable[Happening], owner: Mapping[str, object]) -> list[tuple[Happening, str]]:
+    """The events that should move the owner's phase and do not, each with the reason."""
+    told = _Told(_NO_INTERVAL, owner)
+    found = []
+    for event in events:
+        why = told.take(event) if event.addresses(owner) else "it states an owner that the span's is not"
+        if why is not None:
+            found.append((event, why))
+    return found
+
+
+_NO_INTERVAL = IntervalPattern(EventPattern(""), None)
+
+
 class _Told:
     """One interval of one owner, as far as it has been told."""
 
@@ -73,22 +87,23 @@ class _Told:
         self.seen = False  # this phase has met the opening event before
         self.lingering: Opening | None = None
 
-    def take(self, event: Happening) -> None:
-        """Move the phase, close what the event closes, open what it opens."""
+    def take(self, event: Happening) -> str | None:
+        """Move the phase, close what the event closes, open what it opens. Returns why the phase does not
+        move, where it should."""
         target = words.PHASE_AFTER.get(event.name)
         before, opened, closed = self.phase, None, None
         if target is not None:
             if before == "ended" and target != "ended" and event.name not in _REVIVES:
-                return
+                return "its run has ended, and only a new request, branch_start or resume begins another"
             if event.name == "tool_call":
                 opened = _Call(event.attributes.get("tool"), event.attributes.get("call"))
                 self.calls.append(opened)
             elif event.name == "tool_result":
                 if event.attributes.get("call") in self.returned:
-                    return
+                    return "this call's result has come already"
                 closed = self._answered(event)
                 if closed is None and (self.calls or before == "human_pause"):
-                    return
+                    return "no such call is open"
                 if closed is not None:
                     self.calls.remove(closed)
                     self.returned |= set() if closed.id is None else {closed.id}
@@ -100,6 +115,8 @@ class _Told:
             self.lingering = None
         if target is None or self.phase == target:
             self._open(event, opened)
+            return None
+        return None if event.name == "tool_result" else "a tool call is open, and its result has to come first"
 
     def _answered(self, event: Happening) -> _Call | None:
         """The call a result belongs to: by id, else the oldest of that tool."""

@@ -171,3 +171,29 @@ def test_coverage_counts_the_rules_of_the_named_files_and_those_they_use_apart(t
     assert "never: c.priority" in out
     assert "p.b" not in out
     assert "of the policies it uses: 1 of 2" in out
+
+
+HELD = "on tool_call until tool_result { pause: turn { retention: hold 30s  priority: 60 } }\n"
+
+
+@pytest.mark.parametrize(
+    ("steps", "note"),
+    [
+        ("at tool_call then 40s expect turn { retention: default }", "The hold ended 10s ago: "),
+        (
+            "at tool_call at tool_result expect turn { priority: default }",
+            "Its interval was closed by tool_result just ",
+        ),
+        (
+            "at tool_call at turn_end expect turn { priority: default }",
+            "turn_end has no effect on the phase here: a tool",
+        ),
+    ],
+)
+def test_a_row_that_differs_says_what_is_over_or_lingers(run, steps, note, tmp_path, capsys):
+    status, found = run(case("given turn", steps), policy=HELD)
+    assert status == 1
+    (row,) = found["tests"][0]["rows"]
+    assert row["notes"][0].startswith(note)
+    assert main(["test", str(tmp_path / "c.kvp")]) == 1
+    assert f"\n    {note}" in capsys.readouterr().out

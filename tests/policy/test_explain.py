@@ -128,3 +128,52 @@ def test_rules_without_a_say_are_named_in_one_sentence(tmp_path, capsys):
     assert "priority is not set: only three would set it, and it has no say now." in shown
     assert main(["explain", str(file), "--span", "turn[agent=a]", "--at", "tool_call"]) == 0
     assert "It has held since tool_call." in capsys.readouterr().out.splitlines()
+
+
+HOLDS = """\
+on tool_call until tool_result { pause: turn { retention: hold 30s  priority: 60 } }
+on turn_end until turn_start at most 10s { human: turn { retention: hold until turn_start } }
+"""
+CALL = ("--at", "tool_call")
+IN_GRACE = "protections stay for 25s more, or until the next request has used the blocks."
+
+
+@pytest.mark.parametrize(
+    ("happened", "said"),
+    [
+        (
+            (*CALL, "--then", "40s"),
+            "The hold ended 10s ago: the blocks are no longer protected, and priority rules again.",
+        ),
+        (("--at", "turn_end", "--then", "12s"), "The hold ended 2s ago: "),
+        (
+            (*CALL, "--then", "9s", "--at", "tool_result", "--then", "5s"),
+            f"closed by tool_result 5s ago; its {IN_GRACE}",
+        ),
+        (
+            (*CALL, "--at", "turn_end"),
+            "turn_end has no effect on the phase here: a tool call is open, and its result has",
+        ),
+        (("--at", "session_end", "--at", "turn_end"), "turn_end has no effect on the phase here: its run has ended"),
+        ((*CALL, "--at", "tool_result[tool=x]"), None),
+        (
+            ("--at", "tool_call[tool=y]", "--at", "tool_result[tool=x]"),
+            "tool_result has no effect on the phase here: no such",
+        ),
+        (("--at", "turn_end[session=s2]"), "turn_end has no effect on the phase here: it states an owner"),
+        ((*CALL, "--then", "30s"), "The hold ended just now: "),
+        ((*CALL, "--then", "29s"), None),
+        ((*CALL, "--at", "tool_result", "--at", "turn_end"), None),
+    ],
+)
+def test_what_is_over_or_lingers_or_has_no_effect_is_said(happened, said, tmp_path, capsys):
+    """Rules decide what a hold is; that its clock has run out, or that an event changed nothing, is told beside it."""
+    file = tmp_path / "p.kvp"
+    file.write_text(HOLDS)
+    assert main(["explain", str(file), "--span", "turn", "--format", "json", *happened]) == 0
+    sentences = json.loads(capsys.readouterr().out)["sentences"]
+    told = [s for s in sentences if "ended" in s or "closed by" in s or "no effect" in s]
+    if said is None:
+        assert not [s for s in told if "closed by" not in s]
+    else:
+        assert any(said in s for s in told), sentences
