@@ -185,11 +185,12 @@ class Claim:
         return self.directive is None
 
 
-def spread_drops(claims: list[Claim]) -> None:
-    """A dropped span takes along what its owner holds behind it; one reached through `any` spares shared lifetimes."""
+def spread_drops(claims: list[Claim]) -> bool:
+    """A dropped span takes along what its owner holds behind it; one reached through `any` spares shared lifetimes.
+    Returns whether any is dropped, or was."""
     dropped = [claim for claim in claims if claim.drop or claim.spread]
     if not dropped:
-        return
+        return False
     by_kind = through_any = False
     for claim in claims:
         if claim.drop:
@@ -198,3 +199,4 @@ def spread_drops(claims: list[Claim]) -> None:
         claim.spread = through_any and (by_kind or claim.lifetime not in SHARED_LIFETIMES)
         if claim.drop and not claim.by_kind and claim.lifetime in SHARED_LIFETIMES:
             claim.drop = False  # it reached this span through `any`, which does not touch shared lifetimes
+    return True

@@ -142,8 +142,8 @@ class Placing(Answering):
             directive = by_span.get(claim.span)
             if directive is not claim.directive:
                 claim.apply(directive, nameless)
-        spread_drops(line.claims)
-        self._spread_beyond(line, now)
+        if spread_drops(line.claims):
+            self._spread_beyond(line, now)
         line.uncut()
         line.replan = inf if replan is None else replan
         self.placed += 1

@@ -44,3 +44,9 @@ def wishes_of(directives: Iterable[Directive]) -> Mapping[int, Wish]:
     """The wishes by span. Directives that were not made yet stay so."""
     known: Mapping[int, Wish] | None = getattr(directives, "wishes", None)
     return {d.span: d for d in directives} if known is None else known
+
+
+def distinct_of(directives: Iterable[Directive]) -> Iterable[Wish]:
+    """Every wish, spans that the policy answers alike counted once where that is known."""
+    known: Iterable[Wish] | None = getattr(directives, "distinct", None)
+    return directives if known is None else known

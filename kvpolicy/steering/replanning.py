@@ -15,7 +15,7 @@ from kvpolicy.claims.ledger import BUDGET, Ledger
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.ranks import Ranks, Tiers
-from kvpolicy.claims.wish import wishes_of
+from kvpolicy.claims.wish import distinct_of
 from kvpolicy.directive import Plan
 from kvpolicy.plan import Outline, outline, plan
 from kvpolicy.policy.model import Subject
@@ -204,7 +204,7 @@ class Replanning:
         until = made.valid_until
         if until is None or self._needs.drifts:
             return until
-        own = any(until in (w.protected_until, w.expires) for w in wishes_of(made.directives).values())
+        own = any(until in (w.protected_until, w.expires) for w in distinct_of(made.directives))
         return None if own else until
 
 
