@@ -14,7 +14,7 @@ from kvpolicy.simulate.simulate import Outcome
 from kvpolicy.simulate.tally import Tally
 
 _WIDTH, _HEIGHT = 760, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 20, 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 20, 66
 _COLOURS = ("#0b6e4f", "#b8500f", "#6a3d9a", "#1f6fb2", "#a3195b", "#5b6b00", "#8a5a00", "#00727a")
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}
@@ -74,9 +74,12 @@ def _svg(outcome: Outcome) -> str:
         )
         parts.append(f'<text x="{_LEFT - 8}" y="{y(step / 10) + 4}" text-anchor="end">{10 * step} %</text>')
     for size in sizes:
-        parts.append(f'<text x="{x(size)}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{size:,}</text>')
+        for row, written in enumerate((f"{size:,}", _percent(size, outcome))):
+            place = f'x="{x(size)}" y="{_HEIGHT - _BOTTOM + 18 + 14 * row}"'
+            parts.append(f'<text {place} text-anchor="middle">{written}</text>')
     parts.append(
-        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 12}" text-anchor="middle">capacity in blocks (logarithmic)</text>'
+        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 12}" text-anchor="middle">'
+        "capacity in blocks and in percent of the trace's unique blocks (logarithmic)</text>"
     )
     parts.append(_band(lines, x, y))
     for index, (policy, line) in enumerate(lines.items()):
@@ -107,16 +110,22 @@ def _band(lines: dict[str, list[Tally]], x: Callable[[int], float], y: Callable[
     return f'<polygon points="{" ".join(f"{a},{b}" for a, b in there + back)}" fill="#0b6e4f" fill-opacity="0.08"/>'
 
 
+def _percent(size: int, outcome: Outcome) -> str:
+    return f"{100 * size / max(1, outcome.facts.unique_blocks):.3g} %"
+
+
 def _table(outcome: Outcome) -> str:
+    """Every point that is drawn, by capacity."""
     rows = []
-    for tally in outcome.tallies:
+    drawn = [tally for line in _lines(outcome).values() for tally in line]
+    for tally in sorted(drawn, key=lambda tally: tally.capacity_blocks):
         gap = outcome.gap_closed(tally)
         cells = (
             escape(tally.policy),
-            f"{tally.capacity_blocks:,}",
+            f"{tally.capacity_blocks:,} ({_percent(tally.capacity_blocks, outcome)})",
             f"{100 * tally.hit_ratio:.2f} %",
             f"{tally.recomputed_tokens:,}",
-            "-" if gap is None else f"{100 * gap:.1f} %",
+            "–" if gap is None else f"{100 * gap:.1f} %".replace("-", "−"),
         )
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "".join(

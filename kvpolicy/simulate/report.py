@@ -7,12 +7,15 @@ from textwrap import wrap
 from kvpolicy.faults import Notice
 from kvpolicy.simulate.simulate import Outcome
 from kvpolicy.simulate.tally import Tally
-from kvpolicy.units import format_tokens
 
 LEGEND = (
     "Hit ratio: share of all prompt blocks that were found in the cache. Recomputed: tokens that had been computed "
     "before and were computed again. Gap closed: how far a policy gets from lru (0 %, what engines do today) to "
     "belady-resident (100 %, the best order that knows the future)."
+)
+COLUMNS = (
+    "Blocks, tokens: the size of the cache. Infinite: what a cache would find that never has to let go. Seconds: how "
+    "long this replay took here; it says nothing about a server."
 )
 _WIDTH = 110  # of the lines of the legend
 
@@ -78,7 +81,7 @@ def table(name: str, outcome: Outcome) -> str:
             cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         lines.append("  ".join((first, *rest)).rstrip())
-    lines += ["", *wrap(LEGEND, _WIDTH)]
+    lines += ["", *wrap(f"{LEGEND} {COLUMNS}", _WIDTH)]
     lines += [f"notice {notice.code}: {notice.message}" for notice in notices(outcome)]
     return "\n".join(lines)
 
@@ -87,12 +90,17 @@ def _row(tally: Tally, gap: float | None, block_size: int) -> tuple[str, ...]:
     return (
         tally.policy,
         f"{tally.capacity_blocks:,}",
-        format_tokens(round(tally.capacity_blocks * block_size, -3) or tally.capacity_blocks * block_size),
+        _tokens(tally.capacity_blocks * block_size),
         f"{100 * tally.hit_ratio:.2f} %",
         f"{tally.recomputed_tokens:,}",
         "-" if gap is None else f"{100 * gap:.1f} %",
         f"{tally.wall_s:.2f}",
     )
+
+
+def _tokens(count: int) -> str:
+    """Thousands from 10,000 on, so that a column has one unit: `1,293k`."""
+    return f"{count:,}" if count < 10_000 else f"{round(count / 1000):,}k"
 
 
 def _share(part: int, whole: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -117,8 +118,32 @@ def test_the_table_explains_itself(outcome: Outcome) -> None:
     for words in ("GENERATED", "hit ratio", "gap closed", "sha256", "Recomputed: tokens that had been computed before"):
         assert words in " ".join(text.split())
     legend = text.split("Hit ratio:")[1].splitlines()
-    assert len(legend) == 3
+    assert len(legend) == 5
+    for words in (
+        "Infinite: what a cache would find",
+        "Seconds: how long this replay took here",
+        "Blocks, tokens: the size",
+    ):
+        assert words in " ".join(text.split())
     assert max(map(len, legend)) <= 110
+
+
+def test_sizes_in_tokens_have_one_unit(outcome: Outcome) -> None:
+    small, large = (replace(outcome.tallies[0], capacity_blocks=size) for size in (2, 2_526))
+    rows = table("small", replace(outcome, tallies=(small, large))).splitlines()
+    assert [row.split()[1:3] for row in rows if row.startswith("lru ")] == [["2", "1,024"], ["2,526", "1,293k"]]
+
+
+def test_the_page_shows_what_it_draws(outcome: Outcome) -> None:
+    """The bound and lru are drawn whether asked for or not, so they have rows; sizes stand in percent, too."""
+    alone = simulate(SMALL, [contender("fifo")], SIZES, "percent")
+    html = page("small", alone)
+    for name in ("lru", "fifo", "belady-resident"):
+        assert html.count(f"<td>{name}</td>") == 2
+    percents = [f"{100 * tally.capacity_blocks / alone.facts.unique_blocks:.3g} %" for tally in alone.tallies]
+    assert all(html.count(f">{percent}</text>") == 1 for percent in percents)
+    assert "percent of the trace's unique blocks" in html
+    assert not re.search(r"<td>-", html)  # a minus sign is no hyphen
 
 
 def test_the_page_stands_alone(outcome: Outcome, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
