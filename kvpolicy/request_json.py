@@ -21,6 +21,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
 
 LARGEST_DOCUMENT = 64 << 20  # bytes; a request is kilobytes
+STDIN = "-"
 MOST_BLOCKS = 200_000  # of one request: every block is a row of the answer
 
 Text = Annotated[str, Field(max_length=1024)]
@@ -95,11 +96,16 @@ class StateFile:
 
 
 def load_json(path: str) -> object:
-    """The JSON document of a file. Raises InputFault with the place of a syntax fault; OSError passes."""
+    """The JSON document of a file, or of the standard input for `-`. Raises InputFault with the place of a syntax
+    fault; OSError passes."""
     import json
+    import sys
 
-    with Path(path).open("rb") as file:
-        raw = file.read(LARGEST_DOCUMENT + 1)  # a device has no size to ask for, and no end
+    if path == STDIN:
+        path, raw = "<standard input>", sys.stdin.buffer.read(LARGEST_DOCUMENT + 1)
+    else:
+        with Path(path).open("rb") as file:
+            raw = file.read(LARGEST_DOCUMENT + 1)  # a device has no size to ask for, and no end
     if len(raw) > LARGEST_DOCUMENT:
         raise InputFault(f"{path}: larger than {LARGEST_DOCUMENT >> 20} MiB")
     if not raw.strip():
@@ -167,19 +173,32 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def checked(model: type[_M], document: object, name: str) -> _M:
-    """The document as a model, or its first fault in one line."""
+    """The document as a model, or its faults in one line: all that is missing, and the first of the others."""
     if not isinstance(document, Mapping):
         raise InputFault(f"{name}: a JSON object is needed, not {_json_type(document)}")
     try:
         return model.model_validate(document)
     except ValidationError as fault:
-        first = fault.errors(include_url=False)[0]
-        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        message = str(first["msg"])
-        message = message[0].lower() + message[1:]
-        if first["type"] == "extra_forbidden":
-            message = "there is no such key"
-        raise InputFault(f"{name}: {key}: {message}") from None
+        faults = fault.errors(include_url=False)
+        told = _missing([_key(one["loc"]) for one in faults if one["type"] == "missing"])
+        told += [f"{_key(one['loc'])}: {_message(one)}" for one in faults if one["type"] != "missing"][:1]
+        raise InputFault(f"{name}: {'; '.join(told)}") from None
+
+
+def _missing(keys: list[str]) -> list[str]:
+    *most, last = keys or [""]
+    if not last:
+        return []
+    return [f"{', '.join(most)} and {last} are missing" if most else f"{last} is missing"]
+
+
+def _key(loc: tuple[int | str, ...]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+
+
+def _message(fault: Mapping[str, Any]) -> str:
+    message = str(fault["msg"])
+    return "there is no such key" if fault["type"] == "extra_forbidden" else message[0].lower() + message[1:]
 
 
 def _attributes(given: Mapping[str, object], name: str) -> dict[str, object]:

@@ -73,7 +73,7 @@ def test_a_small_request() -> None:
         ({"tokens": 1 << 39}, "R.json: tokens: 549755813888 tokens are more than 200000 blocks"),
         ({"owner": {"tennant": "t"}}, "R.json: owner.tennant: there is no such key"),
         ({"owner": "t"}, "R.json: owner: "),
-        ({"spans": [{"kind": "system", "start": 0, "end": 40}, {"kind": "turn"}]}, "R.json: spans[1].start: "),
+        ({"spans": [{"kind": "system", "start": 0, "end": 40}, {"kind": "turn"}]}, "R.json: spans[1].start is missing"),
         ({"spans": [{"kind": "sistem", "start": 0, "end": 40}]}, "R.json: span 0: unknown kind 'sistem'; did you mean"),
         ({"spans": [{"kind": "system", "start": 0, "end": 90}]}, "R.json: span 0: reaches token 90"),
         ({"spans": [{"kind": "turn", "start": 0, "end": 9, "tol": "x"}]}, "R.json: spans[0]: unknown key 'tol'; did"),
@@ -82,7 +82,7 @@ def test_a_small_request() -> None:
         ({"turns": 3}, "R.json: unknown key 'turns'; did you mean turn?"),
         ({"turn": "3"}, "R.json: turn: a whole number is needed, not a string"),
         ({"last_step": 1}, "R.json: last_step: true or false is needed, not a number"),
-        ({"extra": {"images": [{"length": 3}]}}, "R.json: extra.images[0].start: "),
+        ({"extra": {"images": [{"length": 3}]}}, "R.json: extra.images[0].start is missing"),
     ],
 )
 def test_a_fault_of_a_request_names_its_key(change: dict[str, Any], message: str) -> None:
@@ -95,7 +95,7 @@ def test_a_fault_of_a_request_names_its_key(change: dict[str, Any], message: str
 def test_what_is_no_object_is_refused() -> None:
     with pytest.raises(InputFault, match=r"R.json: a JSON object is needed, not a list"):
         read_request([], "R.json")
-    with pytest.raises(InputFault, match=r"R\.json: id: "):
+    with pytest.raises(InputFault, match=r"R\.json: id, block_size and tokens are missing"):
         read_request({}, "R.json")
 
 
@@ -189,7 +189,7 @@ def test_a_horizon_is_an_argument_in_seconds() -> None:
         ({"call": "idle()", "value": "5s", "span": "trun"}, "S.json: functions[0]: 'trun' is no span kind"),
         ({"call": "idle()", "value": "5s", "span": "turn[color = red]"}, "'color' is no attribute"),
         ({"call": "max(1s, 2s)", "value": "5s"}, "worked out, not measured"),
-        ({"call": "idle()"}, "S.json: functions[0].value: "),
+        ({"call": "idle()"}, "S.json: functions[0].value is missing"),
         ({"call": "idle()", "value": 1, "spam": 2}, "S.json: functions[0].spam: there is no such key"),
     ],
 )

@@ -24,8 +24,10 @@ HELP = "The directives for one request: per span, per block, and for an engine."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`FILE… --request R.json [--state S.json] [--now SECONDS] [--engine E] [--format text|json]`."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a .kvp file, or the name of a packaged policy")
-    parser.add_argument("--request", required=True, metavar="R.json", help="the request: owner, tokens, spans")
-    parser.add_argument("--state", metavar="S.json", help="events, functions and workflow up to now")
+    parser.add_argument(
+        "--request", required=True, metavar="R.json", help="the request: owner, tokens, spans; - for the standard input"
+    )
+    parser.add_argument("--state", metavar="S.json", help="events, functions and workflow up to now; or -")
     parser.add_argument("--now", type=float, metavar="SECONDS", help="default: the time of the last event, else 0")
     parser.add_argument("--engine", metavar="E", help="an engine's name, or a JSON file of capabilities")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
@@ -37,10 +39,12 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy.plan.rows import as_json
     from kvpolicy.plan.state import run_state
     from kvpolicy.policy.checked import open_policy
-    from kvpolicy.request_json import load_json, read_request, read_state
+    from kvpolicy.request_json import STDIN, load_json, read_request, read_state
 
     if args.now is not None and not abs(args.now) < 1e15:
         raise InputFault(f"--now must be a time in seconds, not {args.now}")
+    if args.request == args.state == STDIN:
+        raise InputFault("--state -: the standard input holds one document, and it is the request")
     policy = open_policy(args.files)
     request = read_request(load_json(args.request), args.request)
     document = read_state({} if args.state is None else load_json(args.state), args.state or "state")
@@ -95,6 +99,9 @@ def _as_text(answer: dict[str, Any], request: Request, engine: dict[str, Any] | 
         span, row = spans.spans[index], told.get(index)
         end = "…" if span.end is None else span.end
         lines.append(f"{span.kind} [{span.start}, {end}): {'no rule' if row is None else _directive(row)}")
+        cause = answer["spans"][index].get("dropped_with")
+        if cause is not None:
+            lines.append(f"  dropped with the {spans.spans[cause].kind} before it, which will not be sent again")
     lines += _stretches(answer["blocks"])
     lines.append(f"share {answer['share']}; " + _until(answer["valid_until"]))
     lines += [f"{notice['code']}: {notice['message']}" for notice in answer["notices"]]

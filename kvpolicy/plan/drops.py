@@ -21,6 +21,7 @@ class Stand:
     """One span's claim as it counts. directive: None where no rule touched the span (an implicit claim, rank 35).
 
     length: full blocks of the prompt that it covers, from the first. rank: 0 where dropped, as nothing ranks lower.
+    taken_by: the span whose drop takes this one along; None where it is dropped itself, or not at all.
     """
 
     span: int
@@ -29,6 +30,7 @@ class Stand:
     protected: bool
     dropped: bool
     directive: Directive | None
+    taken_by: int | None = None
 
     @property
     def strength(self) -> int:
@@ -41,18 +43,21 @@ def stands(plan: Plan, layout: Layout, unplaced: int | None = None) -> tuple[Sta
     reach beyond it claim nothing."""
     directives = {d.span: d for d in plan.directives}
     rows: list[Stand] = []
-    by_kind = through_any = False
+    by_kind: int | None = None  # the first span dropped for its kind
+    through_any: int | None = None  # the first span dropped at all
     for span in layout.order:
         stated = layout.spans[span]
         if stated.end == stated.start or (unplaced is not None and (stated.end is None or stated.end > unplaced)):
             continue
         directive = directives.get(span)
         lifetime = default_lifetime(stated.kind) if directive is None else directive.lifetime
-        if directive is not None and directive.retention.mode == DROP:
-            by_kind = by_kind or directive.drop_by_kind
-            through_any = True
-        dropped = by_kind or (through_any and lifetime not in SHARED_LIFETIMES)
+        itself = directive is not None and directive.retention.mode == DROP
+        if directive is not None and itself:
+            by_kind = span if by_kind is None and directive.drop_by_kind else by_kind
+            through_any = span if through_any is None else through_any
+        cause = through_any if lifetime not in SHARED_LIFETIMES else by_kind
+        dropped = cause is not None
         rank = 0 if dropped else DEFAULT if directive is None else directive.priority
         protected = not dropped and directive is not None and is_protected(directive, plan.at)
-        rows.append(Stand(span, layout.prefix(span), rank, protected, dropped, directive))
+        rows.append(Stand(span, layout.prefix(span), rank, protected, dropped, directive, None if itself else cause))
     return tuple(rows)

@@ -76,12 +76,13 @@ def as_json(plan: Plan, request: Request) -> dict[str, Any]:
     """The document of `kvp plan --format json`, without `engine`."""
     layout = lay_out(request)
     unplaced = unplaced_from(request.extra)
+    taken = {stand.span: stand.taken_by for stand in stands(plan, layout, unplaced)}
     return {
         "request": plan.request,
         "at": plan.at,
         "directives": [directive_row(directive) for directive in plan.directives],
         "blocks": [row.as_json() for row in block_rows(plan, layout, unplaced)],
-        "spans": [_span_row(layout, span) for span in range(len(layout.spans))],
+        "spans": [_span_row(layout, span, taken.get(span)) for span in range(len(layout.spans))],
         "share": plan.share,
         "valid_until": plan.valid_until,
         "notices": [notice.as_json() for notice in plan.notices],
@@ -128,7 +129,7 @@ def _strongest(claims: tuple[Stand, ...]) -> Iterator[Stand]:
     return reversed(kept)
 
 
-def _span_row(layout: Layout, span: int) -> dict[str, Any]:
+def _span_row(layout: Layout, span: int, taken_by: int | None) -> dict[str, Any]:
     stated = layout.spans[span]
     row: dict[str, Any] = {
         "kind": stated.kind,
@@ -139,6 +140,8 @@ def _span_row(layout: Layout, span: int) -> dict[str, Any]:
     }
     if span >= layout.given:
         row["implicit"] = True
+    if taken_by is not None:
+        row["dropped_with"] = taken_by
     return row
 
 

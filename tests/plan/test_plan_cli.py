@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,47 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return document
 
 
+def test_what_a_drop_takes_along_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "p.kvp").write_text("turn { retention: drop }\n")
+    assert main(["plan", "p.kvp", "--request", "r.json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("tool_result [80, 112)"))
+    assert lines[at + 1] == "  dropped with the turn before it, which will not be sent again"
+    assert sum("dropped with" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("which", ["request", "state"])
+def test_a_document_from_the_standard_input(
+    which: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"request": "r.json", "state": "s.json"}
+    wanted = answer(capsys, "--state", "s.json")
+    given = (here / words[which]).read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    words[which] = "-"
+    call = ["plan", "p.kvp", "--request", words["request"], "--state", words["state"], "--format", "json"]
+    assert main(call) == 0
+    assert json.loads(capsys.readouterr().out) == wanted
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{,")))
+    assert main(call) == 2
+    assert "<standard input>:1:2: not JSON" in capsys.readouterr().err
+    assert main(["plan", "p.kvp", "--request", "-", "--state", "-"]) == 2
+    assert "the standard input holds one document" in capsys.readouterr().err
+
+
+def test_everything_that_is_missing_is_said_at_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "r.json").write_text('{"spans": [{"kind": "system"}, {"start": 3}], "tokens": "x"}')
+    assert main(["plan", "p.kvp", "--request", "r.json"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "kvp: r.json: id, block_size, spans[0].start and spans[1].kind are missing; "
+        "tokens: input should be a valid integer"
+    )
+    (here / "r.json").write_text(json.dumps({key: value for key, value in REQUEST.items() if key != "id"}))
+    assert main(["plan", "p.kvp", "--request", "r.json"]) == 2
+    assert capsys.readouterr().err == "kvp: r.json: id is missing\n"
+
+
 def test_one_document_with_the_keys_of_the_interface(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = answer(capsys)
     assert {"directives", "blocks", "spans", "share", "valid_until", "notices"} <= document.keys()
@@ -105,10 +147,10 @@ def test_the_text_says_the_same_in_lines(here: Path, capsys: pytest.CaptureFixtu
     [
         (["--request", "none.json"], 2, "none.json: no such file or directory"),
         (["--request", "p.kvp"], 2, "p.kvp:1:1: not JSON"),
-        (["--request", "s.json"], 2, "s.json: id: field required"),
+        (["--request", "s.json"], 2, "s.json: id, block_size and tokens are missing"),
         (["--request", "r.json", "--state", "r.json"], 2, "r.json: id: there is no such key"),
         (["--request", "r.json", "--engine", "nowhere"], 2, "no adapter for engine 'nowhere' is installed"),
-        (["--request", "r.json", "--engine", "r.json"], 2, "r.json: name: field required"),
+        (["--request", "r.json", "--engine", "r.json"], 2, "r.json: name is missing"),
         (["--request", "r.json", "--now", "nan"], 2, "--now must be a time in seconds"),
     ],
 )

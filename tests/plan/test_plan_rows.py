@@ -89,6 +89,13 @@ def test_a_drop_takes_untouched_spans_behind_it() -> None:
     )
 
 
+def test_a_span_says_with_which_one_it_is_dropped() -> None:
+    policy = Says({"document": {"retention": DROP}, "turn": {"priority": 90}})
+    assert [row.get("dropped_with") for row in shown(policy, thirds())["spans"]] == [None, None, 1]
+    both = Says({"document": {"retention": DROP}, "turn": {"retention": DROP}})
+    assert [row.get("dropped_with") for row in shown(both, thirds())["spans"]] == [None, None, None]
+
+
 def test_a_drop_through_any_leaves_claims_for_the_agent() -> None:
     dropped = Verdict("retention", DROP, "all", by_kind=False)
     policy = Says({kind: {"retention": dropped} for kind in ("system", "document", "turn")})
