@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from kvpolicy.faults import ERROR, InputFault, PolicyFault
 from kvpolicy.policy.model import NEVER
 
+_NODE = "node"
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -123,7 +125,8 @@ def _position(graph: Graph, events: list[Event]) -> Position:
 
 
 def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
-    """The rank of each node's system prompt now; nothing where the policy does not compile."""
+    """The rank of each node's system prompt now, tools apart, which have none; nothing where the policy does not
+    compile."""
     from kvpolicy import words
     from kvpolicy.policy.compile import compile as compile_policy
     from kvpolicy.policy.model import Subject
@@ -144,6 +147,8 @@ def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
     for event in events:
         state.observe(event)
     for name, owner in owners.items():
+        if graph.nodes[name] == "tool":
+            continue
         known = {"tenant": owner.tenant, "session": owner.session, "agent": name, "node": name, "workflow": graph.name}
         subject = Subject("system", {key: value for key, value in known.items() if value is not None}, owner)
         verdict = policy.resolve(subject, state).get("priority")
@@ -164,16 +169,24 @@ def _shown(steps: float) -> int | str:
     return "never" if steps == NEVER else int(steps)
 
 
+def _bound(graph: Graph, loop: tuple[str, ...]) -> str:
+    """How often a loop can be taken, where that is stated."""
+    ways = set(zip(loop, (*loop[1:], loop[0]), strict=True))
+    bounds = [edge.at_most for edge in graph.edges if (edge.source, edge.target) in ways and edge.at_most is not None]
+    return f", at most {min(bounds)} times" if bounds else ""
+
+
 def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int]) -> str:
     from kvpolicy.cli.listing import as_words
 
-    width = max((len(name) for name in graph.nodes), default=0)
-    lines = [f"workflow {graph.name}"]
+    width = max((len(name) for name in (*graph.nodes, _NODE)), default=0)
+    head = f"  {_NODE:<{width}}  steps" + ("  rank" if ranks else "")
+    lines = [f"workflow {graph.name}", head]
     for name, role in graph.nodes.items():
         into = ", ".join(edge.source for edge in graph.edges if edge.target == name)
         waits = " all of" if graph.joins.get(name) == "and" else ""
         after = f"  after{waits} {into}" if into else ""
-        rank = f"  rank {ranks[name]:>3}" if name in ranks else ""
+        rank = f"  {ranks.get(name, '-')!s:>4}" if ranks else ""
         lines.append(f"  {name:<{width}}  {_shown(steps[name])!s:>5}{rank}  {role}{after}")
-    lines += [f"  loop: {' -> '.join((*loop, loop[0]))}" for loop in graph.loops()]
+    lines += [f"  loop: {' -> '.join((*loop, loop[0]))}{_bound(graph, loop)}" for loop in graph.loops()]
     return "\n".join(as_words(line) for line in lines)

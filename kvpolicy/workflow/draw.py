@@ -80,8 +80,17 @@ def _path(edge: GraphEdge, at: Mapping[str, tuple[float, float]]) -> str:
         side = max(x0, x1) + _WIDE / 2 + _GAP_X
         start, end = (x0 + _WIDE / 2, y0 + _HIGH / 2), (x1 + _WIDE / 2, y1 + _HIGH / 2)
         curve = f"M{start[0]:g} {start[1]:g}C{side:g} {start[1]:g} {side:g} {end[1]:g} {end[0]:g} {end[1]:g}"
-        return f'<path class="loop" marker-end="url(#a)" d="{curve}">{label}</path>'
-    return f'<path marker-end="url(#a)" d="M{x0:g} {y0 + _HIGH:g}L{x1:g} {y1:g}">{label}</path>'
+        line = f'<path class="loop" marker-end="url(#a)" d="{curve}">{label}</path>'
+        x, y = (x0 + x1 + _WIDE + 6 * side) / 8, (start[1] + end[1]) / 2
+        return line + _words(edge, x, y)
+    return f'<path marker-end="url(#a)" d="M{x0:g} {y0 + _HIGH:g}L{x1:g} {y1:g}">{label}</path>' + _words(
+        edge, (x0 + x1) / 2, (y0 + _HIGH + y1) / 2
+    )
+
+
+def _words(edge: GraphEdge, x: float, y: float) -> str:
+    """What is said of an edge, beside it."""
+    return f'<text x="{x + 30:g}" y="{y + 4:g}">{escape(_label(edge))}</text>' if _label(edge) else ""
 
 
 def _lines(graph: Graph, name: str, captions: Mapping[str, str]) -> list[str]:

@@ -109,3 +109,22 @@ def test_text_shows_joins_and_names_what_is_unreachable(tmp_path: Path, capsys: 
     assert "after all of a, b" in shown
     assert "'lost'" in shown
     assert "never" in shown
+
+
+def test_the_text_has_a_head_the_bounds_of_loops_and_no_rank_for_a_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "research.kvp"
+    tool = "tool web\n  searcher -> web -> searcher\n  loop"
+    file.write_text(RESEARCH.replace("loop", tool) + "system { priority: 60 }\n")
+    assert main(["graph", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  node      steps  rank"
+    assert "  web           2     -  tool  after searcher" in lines
+    assert "  searcher      1    60  agent  after planner, web, judge" in lines
+    assert lines[-2:] == [
+        "  loop: searcher -> judge -> searcher, at most 3 times",
+        "  loop: searcher -> web -> searcher",
+    ]
+    _, document = graph(capsys, str(file))
+    assert {row["name"]: row["rank"] for row in document["nodes"]}["web"] is None

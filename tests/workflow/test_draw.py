@@ -46,7 +46,9 @@ def test_svg_of_a_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     rows = {box.get("y") for box in root.iter(f"{SVG}rect")}
     assert len(rows) == 4  # one row a step
     assert [path.get("class") for path in root.iter(f"{SVG}path") if path.get("marker-end")].count("loop") == 1
-    assert "steps 3, rank 60" in [text.text for text in root.iter(f"{SVG}text")]
+    shown = [text.text for text in root.iter(f"{SVG}text")]
+    assert "steps 3, rank 60" in shown
+    assert shown.count("at most 3") == shown.count("* n") == 1
 
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6)
