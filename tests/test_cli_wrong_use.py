@@ -18,6 +18,10 @@ CALLS = [
     ("test nope.kvp", "nope.kvp: cannot be read: there is no such file"),
     ("explain base", "explain: the following arguments are required: --span; kvp explain --help says more"),
     ("explain base --span trun", "--span 'trun': 'trun' does not exist; did you mean 'turn'?"),
+    (
+        "explain base --span turn --at tool_end",
+        "--at 'tool_end': 'tool_end' does not exist; did you mean 'tool_r",
+    ),
     ("plan base --request nope.json", "nope.json: no such file or directory"),
     ("replay nope.jsonl", "nope.jsonl: no such file or directory"),
     ("graph base", "base has no workflow"),

@@ -127,6 +127,7 @@ def _among(option: str, text: str, names: Iterable[str], known: Iterable[str]) -
     known = list(known)
     for name in names:
         if name not in known:
-            near = nearest(name, known)
+            alias = words.EVENT_ALIASES.get(name)
+            near = alias if alias in known else nearest(name, known)
             hint = f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
             raise InputFault(f"{option} '{text}': '{name}' does not exist; {hint}")
