@@ -21,13 +21,9 @@ _OWNER = tuple(field.name for field in fields(Owner))
 def check_request(request: Request, block_size: int) -> Request:
     """The request itself. block_size: the engine's, in tokens. Raises InputFault for an owner, a length, a span or an
     attribute that cannot be meant, and for blocks of another size than the engine's."""
-    owner = request.owner
-    if not isinstance(owner, Owner):
-        raise InputFault(f"owner: an Owner is needed, such as Owner(session='s1'), not {_shown(owner)}")
-    for name in _OWNER:
-        value = getattr(owner, name)
-        if not isinstance(value, str) and (value is not None or name == "tenant"):
-            raise InputFault(f"owner: {name}: a string is needed, not {_shown(value)}")
+    if not isinstance(request.id, str):
+        raise InputFault(f"id: a string is needed, not {_shown(request.id)}")
+    check_owner(request.owner)
     if not _whole(request.tokens):
         length = len(request.tokens) if isinstance(request.tokens, Sequence) else None
         mend = "the token ids go to `engine.request` beside it" if length is None else f"write {length}"
@@ -41,6 +37,28 @@ def check_request(request: Request, block_size: int) -> Request:
     check_attributes(request.attributes, "request")
     lay_out(request)
     return request
+
+
+def check_owner(owner: object) -> None:
+    """Refuse what is no Owner, or one whose fields are no strings."""
+    if not isinstance(owner, Owner):
+        raise InputFault(f"owner: an Owner is needed, such as Owner(session='s1'), not {_shown(owner)}")
+    for name in _OWNER:
+        value = getattr(owner, name)
+        if not isinstance(value, str) and (value is not None or name == "tenant"):
+            raise InputFault(f"owner: {name}: a string is needed, not {_shown(value)}")
+
+
+def check_hashes(hashes: object, request: Request) -> None:
+    """Refuse what are not the hashes of the request's blocks: one each, the partial last one with or without."""
+    if not hasattr(hashes, "__len__") or isinstance(hashes, str | bytes | Mapping):
+        raise InputFault(f"hashes: a sequence of block hashes is needed, not {_shown(hashes)}")
+    full, count = request.tokens // request.block_size, len(hashes)
+    if not full <= count <= -(-request.tokens // request.block_size):
+        raise InputFault(
+            f"hashes: {request.tokens} tokens are {full} full blocks of {request.block_size}, and {count} hashes were "
+            "given"
+        )
 
 
 def _check_span(span: object, where: str) -> None:

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, Protocol, cast
 
 from kvpolicy.adapter import find_adapter
-from kvpolicy.calling import check_request, check_tokens, check_tool_calls
+from kvpolicy.calling import check_hashes, check_owner, check_request, check_tokens, check_tool_calls
 from kvpolicy.claims.answers import Answer
 from kvpolicy.claims.ledger import BUDGET
 from kvpolicy.directive import Plan
@@ -150,6 +150,8 @@ class Engine:
                 raise InputFault("a request needs its token ids, or the hashes of its blocks")
             if len(tokens) != asked.tokens:
                 raise InputFault(f"request {asked.id} states {asked.tokens} tokens, and {len(tokens)} were given")
+        else:
+            check_hashes(hashes, asked)
         with self._lock:
             at = self._at(now)
             if hashes is None:
@@ -217,7 +219,9 @@ class Engine:
             graph = Graph.build(workflow)
             with self._lock:
                 self.steering.describe(graph)
-        return Run(self, Owner(tenant=tenant, session=session, run=run, agent=agent))
+        owner = Owner(tenant=tenant, session=session, run=run, agent=agent)
+        check_owner(owner)
+        return Run(self, owner)
 
     # --- looks and operators ------------------------------------------------------------------------------
 

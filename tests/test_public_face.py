@@ -208,6 +208,13 @@ def test_hashes_of_an_engine_are_taken_as_they_are() -> None:
             lambda: Engine(PAUSE).run().request([1], dept=3),
             "request: there is no attribute 'dept'; did you mean `depth`",
         ),
+        (lambda: Engine(PAUSE).request(request("a"), hashes=["h"]), "64 tokens are 4 full blocks of 16, and 1 hashes"),
+        (
+            lambda: Engine(PAUSE).request(request("a"), hashes="abcd"),
+            "a sequence of block hashes is needed, not 'abcd'",
+        ),
+        (lambda: Engine(PAUSE).plan(request(5)), "id: a string is needed, not 5"),  # type: ignore[arg-type]
+        (lambda: Engine(PAUSE).run(session=5), "owner: session: a string is needed, not 5"),  # type: ignore[arg-type]
         (lambda: Engine(PAUSE).run(workflow=3), "a workflow is"),
         (lambda: Engine(PAUSE).run().request(), "needs its token ids"),
     ],
