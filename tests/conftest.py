@@ -1,6 +1,7 @@
 """What all tests share: how hypothesis runs.
 
-No deadlines: nothing here is a timed test. KVPOLICY_FUZZ=20 multiplies the examples of every property test, also
+No deadlines: nothing here is a timed test. The same examples in every run, so that a failure is one on every machine;
+`make fuzz` draws others each time. KVPOLICY_FUZZ=20 multiplies the examples of every property test, also
 of those that state their own number (`make fuzz`).
 """
 
@@ -11,12 +12,15 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+LONGER = int(os.environ.get("KVPOLICY_FUZZ", "1"))
+
 settings.register_profile(
-    "kvpolicy", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "kvpolicy",
+    deadline=None,
+    derandomize=LONGER == 1,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("kvpolicy")
-
-LONGER = int(os.environ.get("KVPOLICY_FUZZ", "1"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,12 +18,14 @@ from kvpolicy.policy.table import Decision
 @dataclass(slots=True)
 class Answer:
     """values: None where no rule touches the span. lapse: the first time at which they may change, inf for none.
-    strained: verdicts that were brought into their range."""
+    lasting: they hold at every time, not just from the one they were read at. strained: verdicts that were brought
+    into their range."""
 
     verdicts: Mapping[str, Verdict]
     values: Common | None
     share: str
     lapse: float
+    lasting: bool = False
     strained: tuple[Verdict, ...] = ()
 
 
@@ -41,7 +43,7 @@ def answer(
     object."""
     made: dict[str, Answer] | None = verdicts.made if isinstance(verdicts, Decision) else None
     kept = None if made is None else made.get(lifetime)
-    if kept is not None and step == inf and kept.lapse == inf:
+    if kept is not None and step == inf and kept.lasting:
         return kept
     if not verdicts:
         values, share, lapse = None, words.DEFAULT_SHARE, step
@@ -52,8 +54,14 @@ def answer(
         if values is None or values.ttl_fixed:
             values = clock_values(lifetime, verdicts, now)
         share, lapse = values.share, min(step, next_end(values, now, idle_since() if values.tier else None))
+    # An end that is past is none from now on, but it is one for whoever reads at an earlier time (another replay).
+    lasting = lapse == inf and (values is None or not (_dated(values.protected_until) or _dated(values.expires)))
     strained = tuple([v for v in verdicts.values() if v.limited_by is not None or v.notice is not None])
-    found = Answer(verdicts, values, share, lapse, strained)
+    found = Answer(verdicts, values, share, lapse, lasting, strained)
     if made is not None and not (values is not None and (values.ttl_fixed or values.tier is not None)):
         made[lifetime] = found
     return found
+
+
+def _dated(end: float | None) -> bool:
+    return end is not None and end != inf

@@ -95,7 +95,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
         quiet = looks is not None and look is None
         if quiet and menu is not None and menu.quiet is not None:
             kept = menu.quiet.made.get(drawn.lifetimes[group])
-            if kept is not None and kept.lapse == inf:
+            if kept is not None and kept.lasting:
                 answers.append(kept)
                 continue
         if menu is None:

@@ -16,7 +16,7 @@ class Clock:
 
     def __init__(self, path: Path, line: int, first: Row, unit: str, key: str) -> None:
         stated = first.get("time_unit")
-        if stated is not None and stated not in SECONDS_PER:
+        if stated is not None and not (isinstance(stated, str) and stated in SECONDS_PER):
             raise InputFault(f"{path}:{line}: time_unit is {stated!r}; it is one of s, ms, us")
         self.stated = stated is not None
         self.unit = str(stated) if stated is not None else unit
