@@ -142,7 +142,8 @@ def _evidence(text: str, args: argparse.Namespace) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     page = ROOT / "docs" / "evidence" / f"fuzz-{today}.md"
     page.parent.mkdir(parents=True, exist_ok=True)
-    shown = "\n".join(line.split("   ")[0] for line in text.splitlines())
+    # Where a finding lies is of this machine; what it is belongs on the page.
+    shown = "\n".join(line.split("   ")[0] if line.startswith("FOUND") else line for line in text.splitlines())
     page.write_text(
         f"# Fuzzing, {today}\n\n`make fuzz SECONDS={args.seconds:g} SEED={args.seed}` at commit "
         f"{commit}, {args.workers} processes, Python {sys.version.split()[0]}.\n\n"
