@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import networkx
 import pytest
-import yaml
 
 from kvpolicy.faults import ERROR, NOTICE, InputFault
 from kvpolicy.language.parse import parse
 from kvpolicy.policy.model import NEVER
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
-
-CASES = Path(os.environ.get("KVPOLICY_DATA", Path(__file__).parents[3] / "shared" / "data")).parent / "cases/cases.yaml"
 
 RESEARCH = """
 workflow research {
@@ -130,31 +124,31 @@ def test_a_loop_without_an_exit(edges: list, loops: list, named: tuple[str, ...]
     assert " -> ".join((*named, named[0])) in fault.message
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="the cases are not here")
 def test_case_c29() -> None:
     """The plan-act-check loop, literally; 4 rounds take the closing edge 3 times."""
-    case = next(row for row in yaml.safe_load(CASES.read_text())["cases"] if row["id"] == "C29")
-    expected = {row["subject"]: row["value"] for row in case["expect"]}
-    given = case["input"]
-    graph = Graph.build({key: given[key] for key in ("nodes", "edges", "loop")})
+    graph = Graph.build(
+        {
+            "nodes": ["plan", "act", "check", "finish"],
+            "edges": [["plan", "act"], ["act", "check"], ["check", "plan"], ["check", "finish"]],
+            "loop": {"nodes": ["plan", "act", "check"], "max_rounds": 4},
+        }
+    )
     assert not [d for d in graph.check() if d.severity == ERROR]
-    assert [list(loop) for loop in graph.loops()] == expected["reported loops"]
+    assert [list(loop) for loop in graph.loops()] == [["plan", "act", "check"]]
     now = Position(graph)
     now.start("act")
-    for node in ("check", "plan", "finish"):
-        assert now.steps(node) == expected[f"steps_to({node} | now=act)"]
+    assert [now.steps(node) for node in ("check", "plan", "finish")] == [1, 2, 2]
     assert now.steps("act") == 0
     now.end("act")
-    assert now.steps("act") == expected["steps_to(act | now=act), next visit"]
+    assert now.steps("act") == 3
     late = Position(graph)
     for round_ in range(4):
         for node in ("plan", "act", "check"):
             late.start(node)
             if (round_, node) != (3, "check"):
                 late.end(node)
-    assert late.steps("finish") == expected["round 4 of 4, now=check: steps_to(finish)"]
-    assert str(late.steps("plan") is NEVER and "never") == expected["round 4 of 4, now=check: steps_to(plan)"]
-    second = given["second_graph"]
-    (fault,) = Graph.build({"nodes": second["nodes"], "edges": second["edges"]}).check()
-    assert fault.name.replace("-", "_").upper() == expected["second_graph.code"]
-    assert all(node in fault.message for node in expected["second_graph message names"])
+    assert late.steps("finish") == 1
+    assert late.steps("plan") is NEVER
+    (fault,) = Graph.build({"nodes": ["a", "b"], "edges": [["a", "b"], ["b", "a"]]}).check()
+    assert fault.name == "loop-without-exit"
+    assert "a" in fault.message and "b" in fault.message
