@@ -24,11 +24,6 @@ def is_protected(strength: int) -> bool:
     return strength >= PROTECTED
 
 
-def is_dropped(strength: int) -> bool:
-    """Whether the strength is one of a block whose every claimant will not send it again."""
-    return strength == DROPPED
-
-
 def priority_of(strength: int) -> int:
     """The priority behind a strength; 0 for dropped."""
     if strength >= PROTECTED:

@@ -5,7 +5,7 @@ Made on demand; nothing here runs while requests are served.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -147,8 +147,3 @@ def _span_row(layout: Layout, span: int, taken_by: int | None) -> dict[str, Any]
 
 def _time(value: float | None) -> float | str | None:
     return "never" if value == inf else value
-
-
-def own_attributes(attributes: Mapping[str, object]) -> str:
-    """`[agent=coder, tool=grep]`, or nothing."""
-    return f"[{', '.join(f'{k}={v}' for k, v in sorted(attributes.items()))}]" if attributes else ""

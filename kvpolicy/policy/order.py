@@ -12,7 +12,7 @@ from functools import lru_cache
 from kvpolicy import words
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.layers import LayerOrder
-from kvpolicy.policy.matching import conditions_imply, conditions_meet, selector_implies, selectors_meet
+from kvpolicy.policy.matching import conditions_imply, selector_implies, selectors_meet
 from kvpolicy.policy.model import EventPattern, IntervalPattern
 from kvpolicy.policy.terms import Term, negation, parts
 
@@ -168,8 +168,3 @@ def phases_exclude(one: IntervalPattern | None, other: IntervalPattern | None) -
     """Whether two intervals lie in different phases: an owner is in one at a time, and leaving it closes them."""
     first, second = phase_of(one), phase_of(other)
     return first is not None and second is not None and first != second
-
-
-def events_meet(one: EventPattern, other: EventPattern) -> bool:
-    """Whether one event can fit both patterns."""
-    return one.name == other.name and conditions_meet(one.conditions, other.conditions)

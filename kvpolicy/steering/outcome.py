@@ -51,8 +51,3 @@ class Outcome:
     def hints(self) -> list[Answer]:
         """One answer for each directive, as things stand when this is read."""
         return self._answer()
-
-
-def fresh(hashes: Sequence[Hashable]) -> list[Hashable]:
-    """The hashes as a list of their own."""
-    return list(hashes)
