@@ -51,7 +51,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
 SHELVES = {"kvpolicy.grammar", "kvpolicy.policies", "kvpolicy.adapters"}
 # Pieces of one row that still must not see each other.
 APART = {("kvpolicy.language", "kvpolicy.request"), ("kvpolicy.language", "kvpolicy.directive")}
-HEAVY = ("fastapi", "starlette", "networkx", "redis", "pydantic", "lark", "orjson", "numpy", "argparse")
+HEAVY = ("fastapi", "starlette", "networkx", "redis", "pydantic", "lark", "orjson", "ddsketch", "numpy", "argparse")
 
 
 def modules() -> dict[str, Path]:

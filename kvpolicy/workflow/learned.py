@@ -40,6 +40,10 @@ class Learned:
         self._times.pop(tenant, None)
         self.pauses.reset(tenant)
 
+    def stepped(self, tenant: str, node: str | None, seconds: float, at: float) -> None:
+        """A step of a workflow's node ended at `at` after `seconds`."""
+        self.times(tenant).step.add(seconds)
+
     def found_cached(self, owner: Owner, kind: str) -> None:
         """An owner found a span of this kind cached that others had left there."""
         key = (owner.tenant, owner.agent)

@@ -24,7 +24,7 @@ class Life:
     idle_since: when its last answer ended; None before the first. lingering_calls: calls that have returned, until the
     resuming request has touched its blocks. unclassified_until: an answer has ended and nobody has said how. pause: the
     one between its last answer and its next request; previous_pause: how long the one before was, seconds.
-    output_tokens: the length of its last answer, where known.
+    tokens: the length of its last request; output_tokens: that of its last answer, where known.
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Life:
         "phases",
         "previous_pause",
         "running",
+        "tokens",
         "turns",
         "unclassified_until",
     )
@@ -63,6 +64,7 @@ class Life:
         self.turns = 0
         self.pause: Pause | None = None
         self.previous_pause: float | None = None
+        self.tokens: int | None = None
         self.output_tokens: int | None = None
         self.lingering_calls: list[Call] = []
         self.unclassified_until: float | None = None

@@ -60,8 +60,8 @@ class Runs:
             self.graph = graph
             self.fresh = Position(graph)
 
-    def observe(self, event: Event, owners: Iterable[Owner]) -> list[tuple[str | None, float]]:
-        """Take an event. Returns the steps that ended by it: (tenant or None, seconds)."""
+    def observe(self, event: Event, owners: Iterable[Owner]) -> list[tuple[str | None, str | None, float]]:
+        """Take an event. Returns the steps that ended by it: (tenant or None, node or None, seconds)."""
         name = event.name
         node = event.attributes.get("node")
         counts = self._counts(event.attributes)
@@ -76,7 +76,7 @@ class Runs:
             run = self._take(key)
             seconds = self._tell(run, name, node, event.at, counts)
             if seconds is not None:
-                ended.append((key[0], seconds))
+                ended.append((key[0], node, seconds))
         return ended
 
     def _tell(self, run: Run, name: str, node: str | None, at: float, counts: Mapping[str, int]) -> float | None:

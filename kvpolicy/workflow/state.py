@@ -122,7 +122,7 @@ class RunState:
         """
         changed = self.advance(now)
         life = self._known(request.owner)
-        life.attributes, life.model = request.attributes, request.model
+        life.attributes, life.model, life.tokens = request.attributes, request.model, request.tokens
         node = request.attributes.get("node")
         if isinstance(node, str) and node != life.node:
             self._owners.move(life, node)
@@ -187,7 +187,7 @@ class RunState:
         if finished:
             seconds = self.runs.answered(life.owner, life.place(), at)
             if seconds is not None:
-                self.learned.times(life.owner.tenant).step.add(seconds)
+                self.learned.stepped(life.owner.tenant, life.place(), seconds, at)
             self._moves.apply(life, Event(at, "turn_end"))
         else:
             self._moves.unclassified(life, at)
@@ -227,8 +227,8 @@ class RunState:
                 self._branches.observe(event, life.owner.branch, life.owner)
             self._moves.apply(life, event)
         addressed = [life.owner for life in lives]
-        for tenant, seconds in self.runs.observe(event, addressed):
-            self.learned.times(tenant or "default").step.add(seconds)
+        for tenant, node, seconds in self.runs.observe(event, addressed):
+            self.learned.stepped(tenant or "default", node, seconds, event.at)
         return tuple(dict.fromkeys((*changed, *addressed))) if changed else tuple(addressed)
 
     def record_hit(self, owner: Owner, kind: str) -> None:
