@@ -46,6 +46,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
             "kvpolicy.calling",
         }
     ),
+    frozenset({"kvpolicy.simulated", "kvpolicy.listening"}),
     frozenset({"kvpolicy.service", "kvpolicy.cli", "kvpolicy.lsp", "kvpolicy.__main__"}),
 )
 SHELVES = {"kvpolicy.grammar", "kvpolicy.policies", "kvpolicy.adapters"}

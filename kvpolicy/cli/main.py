@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "simulate": "replay a trace under policies, beside LRU and the bounds",
     "trace": "get and describe public traces",
     "graph": "a workflow with the steps to each node's next use",
+    "engine": "a simulated inference server with real KV accounting",
 }
 
 

@@ -1,0 +1,6 @@
+"""A simulated inference server: OpenAI- and Anthropic-compatible over HTTP, deterministic, with the embedded pool's
+real KV accounting behind it. No model runs: what it answers is told to it, or filler. `kvp engine` starts it.
+
+`text` and `chat` make tokens of a request, `answer` decides what is answered, `server` admits, prefills and decodes on
+a pool, `app` is HTTP. Everything that it sends says that it is simulated.
+"""

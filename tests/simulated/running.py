@@ -1,0 +1,47 @@
+"""A `kvp` server as a process of its own: started, asked for its address, stopped."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_WITHIN_S = 60
+
+
+@contextmanager
+def running(command: str, *options: str, log: Path | None = None) -> Iterator[str]:
+    """The address of `kvp COMMAND --port 0 OPTIONS`. It must end cleanly at SIGTERM."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kvpolicy", command, "--port", "0", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if log is None else log.open("wb"),
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            ready, _, _ = select.select([process.stdout], [], [], READY_WITHIN_S)
+            line = process.stdout.readline() if ready else b""
+            if not line:
+                process.kill()
+                said = process.stderr.read().decode() if process.stderr else ""
+                raise AssertionError(f"kvp {command} did not start: {said}")
+            told = json.loads(line)
+            assert told["pid"] == process.pid
+            yield told["url"]
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise
+    assert process.returncode in (0, -signal.SIGTERM), process.returncode
