@@ -8,47 +8,63 @@ that has ended is 1 step away; before a run has begun, its entries are. Breadth 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kvpolicy.workflow.position import Position
+from kvpolicy.workflow.marks import Marks
 
-UNKNOWN = -1  # no way there
+UNKNOWN = 1 << 30  # no way there; farther than anything is
 
 _Edges = list[list[int]]  # per node, edges into it
 
 
-def measure(position: Position) -> list[int]:
+def measure(marks: Marks) -> list[int]:
     """Distances by node number, UNKNOWN where no way leads there.
 
     An AND join needs the predecessors that have not arrived. One that arrived in an earlier round is needed again only
     if it can come again: a first pass, without them, finds what can.
     """
-    graph, stale = position.graph, position.stale
-    required: _Edges = []
-    again: _Edges = []
-    for index, is_and in enumerate(graph.waits_for_all):
-        waits = [e for e in graph.forward[index] if not position.arrived(e)] if is_and else []
-        required.append([e for e in waits if not stale[e]])
-        again.append([e for e in waits if stale[e]])
-    found = _spread(position, required, again, None)
+    required, again = waits(marks)
+    found = _spread(marks, required, again, None)
     if not any(again):
         return found
-    both = [[*r, *(e for e in a if found[graph.sources[e]] != UNKNOWN)] for r, a in zip(required, again, strict=True)]
-    return _spread(position, both, [[] for _ in both], (required, found))
+    return _spread(marks, needs(marks, found, required, again), [[] for _ in found], (required, found))
 
 
-def _spread(
-    position: Position, required: _Edges, optional: _Edges, before: tuple[_Edges, list[int]] | None
-) -> list[int]:
+def first_pass(marks: Marks) -> list[int]:
+    """Distances where nothing that arrived in an earlier round has to come again."""
+    return _spread(marks, *waits(marks), None)
+
+
+def second_pass(marks: Marks, found: list[int]) -> list[int]:
+    """Distances where it has to if it can, and knots of AND joins stay tied; found: those of the first pass."""
+    return _spread(marks, needs(marks, found, *waits(marks)), [[] for _ in found], None)
+
+
+def waits(marks: Marks) -> tuple[_Edges, _Edges]:
+    """See `Marks.waits_for`; for every node."""
+    required: _Edges = [[] for _ in marks.graph.names]
+    again: _Edges = [[] for _ in marks.graph.names]
+    for index in marks.graph.and_joins:
+        required[index], again[index] = marks.waits_for(index)
+    return required, again
+
+
+def needs(marks: Marks, found: list[int], required: _Edges, again: _Edges) -> _Edges:
+    """Edges that each AND join needs; `found`: the distances of the first pass."""
+    sources = marks.graph.sources
+    return [
+        [*r, *(e for e in a if found[sources[e]] != UNKNOWN)] if a else r for r, a in zip(required, again, strict=True)
+    ]
+
+
+def _spread(marks: Marks, required: _Edges, optional: _Edges, before: tuple[_Edges, list[int]] | None) -> list[int]:
     """One pass by levels. `optional` edges satisfy a join that requires none. `before`: the first pass, if this is the
     second."""
-    graph = position.graph
+    graph = marks.graph
     distance = [UNKNOWN] * len(graph.names)
     missing = [len(edges) for edges in required]
     needed = {e for edges in required for e in edges}
     any_of = {e for index, edges in enumerate(optional) if not required[index] for e in edges}
-    targets, waits_for_all, is_loop, used_up = graph.targets, graph.waits_for_all, graph.is_loop, position.used_up
+    targets, waits_for_all, is_loop, used_up = graph.targets, graph.waits_for_all, graph.is_loop, marks.used_up
     queue: deque[int] = deque()
 
     def reach(index: int, steps: int) -> None:
@@ -56,12 +72,12 @@ def _spread(
             distance[index] = steps
             queue.append(index)
 
-    for index, running in enumerate(position.running):
-        if running or (not position.begun and index in position.entry):
+    for index, running in enumerate(marks.running):
+        if running or (not marks.begun and index in marks.entry):
             reach(index, 0)
-    due = {graph.targets[e] for e, tokens in enumerate(position.tokens) if tokens} | position.entry
+    due = {graph.targets[e] for e, tokens in enumerate(marks.tokens) if tokens} | marks.entry
     for index in sorted(due):
-        if distance[index] == UNKNOWN and position.ready(index, missing[index]):
+        if distance[index] == UNKNOWN and marks.ready(index, missing[index]):
             reach(index, 1)
     while True:
         while queue:
@@ -79,18 +95,18 @@ def _spread(
                         continue
                 distance[target] = following
                 queue.append(target)
-        stuck = None if before is None else _untie(position, distance, required, before)
+        stuck = None if before is None else _untie(marks, distance, required, before)
         if stuck is None:
             return distance
         reach(*stuck)
 
 
 def _untie(
-    position: Position, distance: list[int], required: _Edges, before: tuple[_Edges, list[int]]
+    marks: Marks, distance: list[int], required: _Edges, before: tuple[_Edges, list[int]]
 ) -> tuple[int, int] | None:
     """The nearest AND join that waits for a node which only it leads to, and its distance: what arrived there before
     counts after all."""
-    graph = position.graph
+    graph = marks.graph
     first_required, first = before
     best: tuple[int, int] | None = None
     for index, steps in enumerate(distance):
@@ -99,7 +115,7 @@ def _untie(
         if any(distance[graph.sources[e]] == UNKNOWN for e in first_required[index]):
             continue
         known = [distance[graph.sources[e]] for e in required[index] if distance[graph.sources[e]] != UNKNOWN]
-        if known or any(position.tokens[e] for e in graph.forward[index]):
+        if known or any(marks.tokens[e] for e in graph.forward[index]):
             candidate = (max(known, default=0) + 1, index)
             best = candidate if best is None else min(best, candidate)
     return None if best is None else (best[1], best[0])

@@ -7,28 +7,14 @@ use), by `graph_check` (loops, nodes that cannot be reached) and by the command 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from kvpolicy.faults import Diagnostic, Place
+from kvpolicy.workflow.graph_edge import AGENT, AND, BARRIER, OR, TOOL, GraphEdge
+from kvpolicy.workflow.graph_ways import Ways
 
-AND, OR = "and", "or"
-AGENT, TOOL, BARRIER = "agent", "tool", "barrier"
+__all__ = ["AGENT", "AND", "BARRIER", "NESTED", "OR", "TOOL", "Graph", "GraphEdge"]
 
-
-@dataclass(frozen=True, slots=True)
-class GraphEdge:
-    """`source -> target`. times: how many instances of the target follow (a number, or a name told at run time).
-
-    at_most: how often the edge may be taken in a run, None without bound. is_loop: declared as the closing edge of a
-    loop, so an AND join does not wait for it. probability: of being taken, where known.
-    """
-
-    source: str
-    target: str
-    times: str | None = None
-    at_most: int | None = None
-    is_loop: bool = False
-    probability: float | None = None
+NESTED = "/"  # `research/searcher`: node `searcher` of the nested workflow `research`
 
 
 class Graph:
@@ -55,13 +41,15 @@ class Graph:
         self.nodes = dict(nodes)
         merged: dict[tuple[str, str], GraphEdge] = {}
         for edge in edges:
-            merged[edge.source, edge.target] = _merge(merged.get((edge.source, edge.target)), edge)
+            known = merged.get((edge.source, edge.target))
+            merged[edge.source, edge.target] = edge if known is None else known.with_all_of(edge)
         self.edges = tuple(merged.values())
         self.joins = {n: AND for n, role in self.nodes.items() if role == BARRIER}
         self.joins.update(joins or {})
         self.problems = problems
         self.names = tuple(self.nodes)
         self.number = {node: index for index, node in enumerate(self.names)}
+        self.aliases = _aliases(self.number)
         self.sources = [self.number[edge.source] for edge in self.edges]
         self.targets = [self.number[edge.target] for edge in self.edges]
         self.into: list[list[int]] = [[] for _ in self.names]
@@ -69,12 +57,20 @@ class Graph:
         for index in range(len(self.edges)):
             self.out_of[self.sources[index]].append(index)
             self.into[self.targets[index]].append(index)
-        self.forward = [[e for e in edges if not self.edges[e].is_loop] for edges in self.into]
+        self.forward = [[e for e in edges if not (self.edges[e].is_loop or self.edges[e].calls)] for edges in self.into]
+        self.loops_into = [[e for e in edges if self.edges[e].is_loop] for edges in self.into]
         self.is_loop = [edge.is_loop for edge in self.edges]
         self.waits_for_all = [self.joins.get(node) == AND for node in self.names]
+        self.and_joins = [index for index, waits in enumerate(self.waits_for_all) if waits]
+        self.ways = Ways(self.edges, self.targets, self.out_of, self.waits_for_all)
         self.times = [next((self.edges[e].times for e in edges if self.edges[e].times), None) for edges in self.into]
         self.counts = frozenset(e.times for e in self.edges if e.times is not None and not e.times.isdigit())
         self.entries = self._entries()
+
+    def find(self, node: str) -> int | None:
+        """The number of a node; one of a nested workflow may be called by its own name, where only one bears it."""
+        index = self.number.get(node)
+        return self.aliases.get(node) if index is None else index
 
     @classmethod
     def build(cls, source: object, name: str = "workflow") -> Graph:
@@ -110,15 +106,11 @@ class Graph:
         return tuple(first)
 
 
-def _merge(known: GraphEdge | None, edge: GraphEdge) -> GraphEdge:
-    """An edge given twice is one edge with all that was said of it (a `loop` line declares its edge too)."""
-    if known is None:
-        return edge
-    return GraphEdge(
-        edge.source,
-        edge.target,
-        edge.times if edge.times is not None else known.times,
-        edge.at_most if edge.at_most is not None else known.at_most,
-        edge.is_loop or known.is_loop,
-        edge.probability if edge.probability is not None else known.probability,
-    )
+def _aliases(number: Mapping[str, int]) -> dict[str, int]:
+    """Last parts of names of nested workflows' nodes, as far as nobody else bears them."""
+    found: dict[str, int | None] = {}
+    for name, index in number.items():
+        last = name.rpartition(NESTED)[2]
+        if last != name and last not in number:
+            found[last] = None if last in found else index
+    return {name: index for name, index in found.items() if index is not None}
