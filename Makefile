@@ -20,7 +20,7 @@ run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, 
 	@.venv/bin/kvp simulate claude-code --policy lru --policy coding_agent --policy belady-resident \
 		--capacity 1,2,5 --capacity-unit percent
 
-test: lint $(OLD_LARK)/ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
+test: lint $(OLD_LARK)/ready .venv/editors/ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
 	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests with lark', lark.__version__)"
 	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(WORKERS) tests/test_old_lark.py \
 		$(wildcard tests/language tests/policy tests/test_language*.py)
@@ -69,6 +69,14 @@ clean: ## remove everything that the other targets made
 	@echo "— set-up: kvpolicy with its test tools, into .venv (once)"
 	@$(PIP) install -e '.[dev]'
 	@touch $@ .venv/run-ready
+
+# The engine that highlights in VS Code, for the tests of the TextMate grammar; without npm they are skipped by name.
+.venv/editors/ready: .venv/made
+	@mkdir -p .venv/editors
+	@if command -v npm >/dev/null && command -v node >/dev/null; then echo "— set-up: VS Code's highlighting engine"; \
+		cd .venv/editors && npm install --silent --no-audit --no-fund vscode-textmate@9.2.0 vscode-oniguruma@2.0.1; \
+		else echo "— set-up: no node and npm here (apt-get install nodejs npm): the tests of highlighting in VS Code are skipped"; fi
+	@touch $@
 
 $(OLD_LARK)/ready: .venv/made
 	@echo "— set-up: lark 1.2.2 beside the newest one (an engine pins it)"
