@@ -13,6 +13,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.pool import events as pool_events
 
 STORED, REMOVED, CLEARED = "stored", "removed", "cleared"
+BATCH = "batch"
 LIVE_FEED, REPLAY_FEED = "live", "replay"
 _KEYS = frozenset(
     {"type", "hashes", "parent", "medium", "block_size", "tokens", "group", "via", "incarnation", "lora", "extra"}
@@ -34,11 +35,18 @@ class KvEvent:
     tokens: tuple[int, ...] = ()
     group: int | None = None
     replayed: bool = False
+    parts: tuple[KvEvent, ...] = ()
 
     @property
     def content(self) -> int:
         """A digest of what it says, however it came: the same for two deliveries of one event (in one process)."""
-        return hash((self.kind, self.hashes, self.parent, self.medium, self.tokens, self.group))
+        parts = tuple(part.content for part in self.parts)
+        return hash((self.kind, self.hashes, self.parent, self.medium, self.tokens, self.group, parts))
+
+    @property
+    def clears_all(self) -> bool:
+        """Whether nothing that was there before is there after it."""
+        return (self.kind == CLEARED and self.medium is None) or any(part.clears_all for part in self.parts)
 
 
 def event_from_row(row: object, name: str = "event") -> KvEvent:

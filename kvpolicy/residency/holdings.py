@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from hashlib import sha256
 from sys import byteorder
 
-from kvpolicy.residency.events import CLEARED, STORED, KvEvent
+from kvpolicy.residency.events import BATCH, CLEARED, STORED, KvEvent
 
 Place = tuple[int | None, str]  # group, medium
 _ORDER = {"gpu": 0, "cpu": 1, "disk": 2, "remote": 3}
@@ -31,6 +31,10 @@ class Holdings:
 
     def apply(self, event: KvEvent) -> None:
         """Take an event. A removal of what is not there does nothing."""
+        if event.kind == BATCH:
+            for part in event.parts:
+                self.apply(part)
+            return
         if event.kind == CLEARED:
             self._clear(event.medium)
             return

@@ -92,17 +92,17 @@ class Residency:
         if incarnation is not None:
             self._incarnate(name, incarnation)
         notices = []
-        if event.block_size is not None:
-            if known.block_size is not None and known.block_size != event.block_size:
+        # Groups of one model may have blocks of several sizes: the first group's is the worker's.
+        for size in {part.block_size for part in event.parts or (event,) if not part.group} - {None}:
+            if known.block_size is not None and known.block_size != size:
                 notices.append(
                     Notice(
                         "BLOCK_SIZE_MISMATCH",
-                        f"worker {name} stores blocks of {event.block_size} tokens, not of {known.block_size}; "
-                        "its own size counts",
-                        {"worker": name, "told": event.block_size, "configured": known.block_size},
+                        f"worker {name} stores blocks of {size} tokens, not of {known.block_size}; its own size counts",
+                        {"worker": name, "told": size, "configured": known.block_size},
                     )
                 )
-            known.block_size = event.block_size
+            known.block_size = size
         known.waiting_since = None
         return self.source(name, rank).take(sequence, event, now), notices
 

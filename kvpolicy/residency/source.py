@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from kvpolicy.residency.events import CLEARED, KvEvent
+from kvpolicy.residency.events import KvEvent
 from kvpolicy.residency.holdings import Holdings
 
 LIVE, STALE, NO_EVENTS = "live", "stale", "no_events"
@@ -79,7 +79,7 @@ class Source:
             self._apply(sequence, event)
             self._drain()
             return Taken("accepted")
-        if event.kind == CLEARED and event.medium is None and self._former is None:
+        if event.clears_all and self._former is None:
             # INVARIANT: after a clearing everything before it is known to be void, seen or not.
             self._pending = {n: e for n, e in self._pending.items() if n > sequence}
             self._apply(sequence, event)
