@@ -1,81 +1,124 @@
-"""Learned times: how long tools, humans and workflow steps take, per tenant.
+"""Durations of one kind of pause or step: how long it took until a return, and what is seen of those without one.
 
-`state` feeds them as pauses and steps end; `signals` reads them. Percentiles are nearest rank over the latest 512
-durations, exact. A pause that ended without a return (the owner's life was over, or it was forgotten) is kept apart: it
-is evidence that some pauses do not end, never a duration.
+`learned_times` keeps one series a tool, a node, and for humans; `signals` reads it. The first 512 are kept exactly,
+more in a sketch of quantiles (`sketch`). What is old fades: with every half-life since the first duration, all that
+came before weighs half, and so it does whenever there are very many. Within a half-life all weigh the same, so that
+percentiles are nearest rank to the letter. Ages of open pauses count up to the time that is passed in.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
-from collections import deque
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-LATEST = 512
-_MOST_TOOLS = 1024  # names of tools kept per tenant; the longest unused leave first
+from kvpolicy.workflow.sample import Sample
+from kvpolicy.workflow.sketch import Sketch
+from kvpolicy.workflow.survival import After, Survival
 
-TOOL, TOOLS, HUMAN, STEP = "tool.duration", "tools.duration", "human.duration", "step.duration"
+FEW = 512  # of one series, kept exactly
+FADES_AT = 8192.0  # weight of a sketched series; then all of it weighs half
+HALF_LIFE_S = 86400.0
+
+RETURNED, ENDED, UNKNOWN = "returned", "never", "unknown"  # by a return; for good; lost sight of
+WAYS = (RETURNED, ENDED, UNKNOWN)
 _RANKS = {"p50": 50, "p90": 90, "p95": 95}
+
+Kept = Sample | Sketch
 
 
 class Series:
-    """Durations of one kind of pause, seconds: the latest 512, in order of arrival and sorted."""
+    """Durations of one kind, in seconds, told with the time on the caller's clock at which they were over."""
 
-    __slots__ = ("_best", "_mean", "_never", "_recent", "_returned", "_waited")
+    __slots__ = ("_after", "_began", "_best", "_halved", "_kept", "_mean", "_open", "_survival", "half_life")
 
-    def __init__(self) -> None:
-        self._recent: deque[float] = deque()
-        self._returned: list[float] = []  # sorted
-        self._never: deque[float] = deque()
-        self._waited: list[float] = []  # sorted: how long pauses lasted that ended without a return
+    def __init__(self, half_life: float = HALF_LIFE_S) -> None:
+        self.half_life = half_life
+        self._kept: dict[str, Kept] = {way: Sample() for way in WAYS}
+        self._open: list[float] = []  # since when, rising
+        self._began: float | None = None  # the first duration
+        self._halved = 0  # half-lives since then that have been applied
         self._mean: float | None = None
-        self._best: list[tuple[float, int]] | None = None  # see `best_bound`
+        self._best: list[tuple[float, float]] | None = None  # see `best_bound`
+        self._survival: Survival | None = None
+        self._after: tuple[float, float, After] | None = None  # the last that was asked for: waited, now, answer
 
-    def add(self, seconds: float) -> None:
-        """A pause ended by a return after `seconds`; a negative or endless time is ignored."""
+    # --- what happens -------------------------------------------------------------------------------------
+
+    def add(self, seconds: float, at: float | None = None, way: str = RETURNED) -> None:
+        """A pause was over at `at` (None: no later than the last) after `seconds`; a negative or endless one is
+        ignored. way: how it ended."""
         if not 0.0 <= seconds < math.inf:
             return
-        self._recent.append(seconds)
-        insort(self._returned, seconds)
-        self._mean = self._best = None
-        if len(self._recent) > LATEST:
-            oldest = self._recent.popleft()
-            del self._returned[bisect_left(self._returned, oldest)]
+        self._forget_answers()
+        if at is not None:
+            self._fade(at)
+        self._kept[way].add(seconds)
+        first = self._kept[RETURNED]
+        if isinstance(first, Sketch):
+            if self.weight >= FADES_AT:
+                self._scale(0.5)
+        elif sum(len(kept) for kept in self._kept.values() if isinstance(kept, Sample)) > FEW:
+            self._kept = {way: _sketched(kept) for way, kept in self._kept.items()}
 
-    def add_never(self, seconds: float) -> None:
-        """A pause ended without a return after `seconds`."""
-        if not 0.0 <= seconds < math.inf:
-            return
-        self._never.append(seconds)
-        insort(self._waited, seconds)
-        if len(self._never) > LATEST:
-            del self._waited[bisect_left(self._waited, self._never.popleft())]
+    def add_never(self, seconds: float, at: float | None = None) -> None:
+        """A pause ended for good, without a return, after `seconds`."""
+        self.add(seconds, at, ENDED)
 
-    def kept(self) -> tuple[list[float], list[float]]:
-        """The durations kept, and how long those lasted that never ended by a return; oldest first."""
-        return list(self._recent), list(self._never)
+    def opened(self, at: float) -> None:
+        """A pause began that is open."""
+        insort(self._open, at)
+        self._after = None
+
+    def closed(self, at: float) -> None:
+        """The pause that began at `at` is not open any more; `add` says what became of it."""
+        index = bisect_left(self._open, at)
+        if index < len(self._open) and self._open[index] == at:
+            del self._open[index]
+            self._after = None
+
+    def go_on_with(self, other: Series) -> None:
+        """The pauses that are open in `other` are open here."""
+        self._open = other._open
+
+    @property
+    def waiting(self) -> int:
+        """How many pauses are open."""
+        return len(self._open)
+
+    # --- what is asked ------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
-        """How many durations are kept."""
-        return len(self._returned)
+        """How many durations there are, by what they weigh: those of the last half-life count whole."""
+        kept = self._kept[RETURNED]
+        return math.ceil(kept.total)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every duration is kept as it came."""
+        return isinstance(self._kept[RETURNED], Sample)
+
+    @property
+    def weight(self) -> float:
+        """What all that is kept weighs."""
+        return math.fsum(kept.total for kept in self._kept.values())
 
     @property
     def sorted(self) -> list[float]:
-        """The durations kept, smallest first; not to be changed."""
-        return self._returned
+        """The durations, smallest first (where they are many: one a bin of the sketch); not to be changed."""
+        return self._kept[RETURNED].rows()[0]
 
     def percentile(self, rank: int) -> float | None:
         """Nearest rank: the smallest duration that at least `rank` % do not exceed."""
-        if not self._returned:
-            return None
-        return self._returned[max(0, math.ceil(rank * len(self._returned) / 100) - 1)]
+        return self._kept[RETURNED].percentile(rank)
 
     def mean(self) -> float | None:
         """The arithmetic mean."""
-        if self._mean is None and self._returned:
-            self._mean = math.fsum(self._returned) / len(self._returned)
+        kept = self._kept[RETURNED]
+        if self._mean is None and kept.total:
+            values, weights = kept.rows()
+            self._mean = math.fsum(v * w for v, w in zip(values, weights, strict=True)) / kept.total
         return self._mean
 
     def read(self, statistic: str) -> float | None:
@@ -89,92 +132,93 @@ class Series:
     def best_bound(self, gain: float) -> float:
         """argmax over t >= 0 of share(durations <= t) * gain - t, seconds; 0 where nothing is above 0.
 
-        Only corners of the least concave curve over (duration, how many are not longer) can be the best; they are
-        found once after a new duration, and the best among them by halving.
+        Only corners of the least concave curve over (duration, weight of those not longer) can be the best; they are
+        found once after a new duration, and the best among them by halving. Of a sketch the upper ends of bins are
+        tried, so that the share holds; what that costs is at most 2.1 % of the best t.
         """
         if self._best is None:
-            self._best = _corners(self._returned)
-        corners, count = self._best, len(self._returned)
+            self._best = list(_corners(*self._kept[RETURNED].ceilings()))
+        corners, total = self._best, self._kept[RETURNED].total
         low, high = 0, len(corners) - 1
         while low < high:
             middle = (low + high) // 2
             (before, fewer), (after, more) = corners[middle], corners[middle + 1]
-            if (more - fewer) * gain > (after - before) * count:
+            if (more - fewer) * gain > (after - before) * total:
                 low = middle + 1
             else:
                 high = middle
         return corners[low][0]
 
-    def return_probability(self, waited: float, within: float = math.inf) -> float | None:
-        """P(return within the next `within` seconds | none after `waited`): returns in that time over pauses that
-        had lasted longer than `waited`. None where no kept pause lasted that long."""
-        returned = self._returned
-        after = bisect_right(returned, waited)
-        at_risk = len(returned) - after + len(self._waited) - bisect_right(self._waited, waited)
-        if at_risk == 0:
-            return None
-        return (bisect_right(returned, waited + within) - after) / at_risk
+    def return_probability(self, waited: float, within: float = math.inf, now: float = 0.0) -> float | None:
+        """P(return within the next `within` seconds | none after `waited`), see `survival`. None where no pause is
+        known to have lasted longer. now: for how long those have lasted that are open."""
+        after = self._what_follows(waited, now)
+        return after.return_probability(within) if after.known else None
 
-    def remaining(self, waited: float) -> float | None:
-        """Median of what is left of a pause that has lasted `waited`, among those that lasted longer; None where none
-        did."""
-        after = bisect_right(self._returned, waited)
-        left = len(self._returned) - after
-        return self._returned[after + (left - 1) // 2] - waited if left else None
+    def remaining(self, waited: float, now: float = 0.0) -> float | None:
+        """Median of what is left of a pause that has lasted `waited`, see `survival`; None where none has returned."""
+        return self._what_follows(waited, now).remaining() if self._kept[RETURNED].total else None
+
+    # --- to keep ------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Kept], float | None, int]:
+        """What there is to keep but for open pauses: durations by the way they ended, the time of the first, how many
+        half-lives have been applied."""
+        return self._kept, self._began, self._halved
+
+    @classmethod
+    def of(cls, kept: dict[str, Kept], began: float | None, halved: int, half_life: float = HALF_LIFE_S) -> Series:
+        """The series with that `state`."""
+        made = cls(half_life)
+        made._kept, made._began, made._halved = kept, began, halved
+        return made
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _fade(self, at: float) -> None:
+        if self._began is None or not self.weight:
+            self._began, self._halved = at, 0
+            return
+        due = int((at - self._began) // self.half_life)
+        if due > self._halved:
+            self._scale(0.5 ** min(due - self._halved, 64))
+            self._halved = due
+
+    def _scale(self, factor: float) -> None:
+        for kept in self._kept.values():
+            kept.scale(factor)
+
+    def _what_follows(self, waited: float, now: float) -> After:
+        if self._survival is None:
+            self._survival = Survival(*(self._kept[way].rows() for way in WAYS))
+        if self._after is None or self._after[:2] != (waited, now):
+            self._after = (waited, now, self._survival.after(waited, self._open, now))
+        return self._after[2]
+
+    def _forget_answers(self) -> None:
+        self._mean = self._best = self._survival = self._after = None
 
 
-def _corners(ordered: list[float]) -> list[tuple[float, int]]:
-    """The corners of the least concave curve from (0, 0) over (duration, how many are not longer)."""
-    corners: list[tuple[float, int]] = [(0.0, 0)]
-    for index, seconds in enumerate(ordered):
-        count = index + 1
+def _sketched(kept: Kept) -> Kept:
+    made = Sketch()
+    for seconds, weight in zip(*kept.rows(), strict=True):
+        made.add(seconds, weight)
+    return made
+
+
+def _corners(values: list[float], weights: list[float]) -> Iterator[tuple[float, float]]:
+    """The corners of the least concave curve from (0, 0) over (duration, weight of those that are not longer)."""
+    corners: list[tuple[float, float]] = [(0.0, 0.0)]
+    total = 0.0
+    for seconds, weight in zip(values, weights, strict=True):
+        total += weight
         while len(corners) > 1:
             (x0, n0), (x1, n1) = corners[-2], corners[-1]
-            if (n1 - n0) * (seconds - x0) > (count - n0) * (x1 - x0):
+            if (n1 - n0) * (seconds - x0) > (total - n0) * (x1 - x0):
                 break
             corners.pop()
         if seconds == corners[-1][0]:
-            corners[-1] = (seconds, count)
+            corners[-1] = (seconds, total)
         else:
-            corners.append((seconds, count))
-    return corners
-
-
-class LearnedTimes:
-    """All series of one tenant."""
-
-    __slots__ = ("human", "step", "tool", "tools")
-
-    def __init__(self) -> None:
-        self.tool: dict[str, Series] = {}
-        self.tools = Series()
-        self.human = Series()
-        self.step = Series()
-
-    def called(self, tool: str | None, seconds: float, returned: bool = True) -> None:
-        """A tool's call is over after `seconds`; `returned` False: no result ever came."""
-        for series in (self.tools,) if tool is None else (self.tools, self._tool(tool)):
-            if returned:
-                series.add(seconds)
-            else:
-                series.add_never(seconds)
-
-    def of(self, name: str, tools: Iterator[str | None]) -> Iterator[Series]:
-        """The series that `name` (of `words.SERIES`) stands for while `tools` run."""
-        if name == TOOL:
-            for tool in tools:
-                if tool is not None and tool in self.tool:
-                    yield self.tool[tool]
-        elif name == TOOLS:
-            yield self.tools
-        elif name == HUMAN:
-            yield self.human
-        elif name == STEP:
-            yield self.step
-
-    def _tool(self, tool: str) -> Series:
-        series = self.tool.pop(tool, None) or Series()
-        self.tool[tool] = series
-        if len(self.tool) > _MOST_TOOLS:
-            del self.tool[next(iter(self.tool))]
-        return series
+            corners.append((seconds, total))
+    yield from corners

@@ -47,16 +47,27 @@ class Gauges:
 
     def bytes(self, subject: Subject) -> float | None:
         """What the span occupies."""
-        tokens, each = subject.attributes.get("tokens"), self.cost.bytes_per_token
-        return tokens * each if isinstance(tokens, int | float) and each is not None else None
+        return self._bytes(_tokens(subject))
 
-    def miss_cost(self, subject: Subject) -> float | None:
-        """The cheaper of recomputing the span and reloading it, seconds."""
-        tokens = subject.attributes.get("tokens")
+    def miss_cost(self, subject: Subject, context: int | None = None) -> float | None:
+        """The cheaper of recomputing the span and reloading it, seconds; of the whole `context` (tokens) where that is
+        given and longer."""
+        tokens = _tokens(subject)
+        if context is not None:
+            tokens = max(context, tokens or 0.0)
         costs = []
-        if isinstance(tokens, int | float) and self.cost.prefill_tokens_per_s:
+        if tokens is not None and self.cost.prefill_tokens_per_s:
             costs.append(tokens / self.cost.prefill_tokens_per_s)
-        size = self.bytes(subject)
+        size = self._bytes(tokens)
         if size is not None and self.cost.reload_bytes_per_s:
             costs.append(size / self.cost.reload_bytes_per_s)
         return min(costs, default=None)
+
+    def _bytes(self, tokens: float | None) -> float | None:
+        each = self.cost.bytes_per_token
+        return None if tokens is None or each is None else tokens * each
+
+
+def _tokens(subject: Subject) -> float | None:
+    tokens = subject.attributes.get("tokens")
+    return tokens if isinstance(tokens, int | float) else None

@@ -4,18 +4,19 @@ A step is a quarter of a doubling. Within one, the chance of a return per second
 over the seconds that pauses spent in it. So a pause that is still open, or whose owner is gone, counts for what it
 lasted and no more, and one that will never end counts to the last step. Where a class has few pauses in a step, the
 class above it speaks: it counts as `PRIOR` more pauses. Above the last class stands what recency alone says, a chance
-that falls as 1 / age. Fed by `pauses`.
+that falls as 1 / age. Fed by `pauses`, kept by `keep`.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from itertools import pairwise
 
+from kvpolicy.workflow.survival import RECENCY_AGE_S, RECENCY_RATE
+
 PRIOR = 8.0  # pauses that the class above counts for
-_RECENCY_AGE_S = 4.0  # by recency alone, a pause that has lasted t seconds ends with a chance of RATE / (t + AGE)
-_RECENCY_RATE = 0.5
 SETTLES = 32
 FADES_AT = 8192.0  # pauses; then all counts of the class are halved
 _STEPS_A_DOUBLING = 4
@@ -25,9 +26,7 @@ EDGES = (0.0, 0.25, 0.5, *(2.0 ** (k / _STEPS_A_DOUBLING) for k in range(_DOUBLI
 WIDTHS = tuple(end - start for start, end in pairwise(EDGES))
 STEPS = len(WIDTHS)
 _PRIORS = tuple(PRIOR * width for width in WIDTHS)
-RECENCY = tuple(
-    _RECENCY_RATE / (start + width / 2 + _RECENCY_AGE_S) for start, width in zip(EDGES, WIDTHS, strict=False)
-)
+RECENCY = tuple(RECENCY_RATE / (start + width / 2 + RECENCY_AGE_S) for start, width in zip(EDGES, WIDTHS, strict=False))
 
 
 class Hazard:
@@ -89,9 +88,24 @@ class Hazard:
         """Something was told."""
         self._told += 1
         if self._told >= self._settles:
-            self._settles = self._told + 1 + self._told // SETTLES
-            self._returns, self._at_risk = self.returns.copy(), self.at_risk.copy()
-            self._settled += 1
+            self._settle()
+
+    def state(self) -> tuple[float, int, dict[int, float], dict[int, float]]:
+        """All there is to keep: the count, how often it was told something, returns and seconds at risk by step."""
+        returns = {k: value for k, value in enumerate(self.returns) if value}
+        return self.count, self._told, returns, {k: value for k, value in enumerate(self.at_risk) if value}
+
+    def take(self, count: float, told: int, returns: Mapping[int, float], at_risk: Mapping[int, float]) -> None:
+        """Be as `state` says."""
+        self.count, self._told = count, told
+        self.returns = [returns.get(k, 0.0) for k in range(STEPS)]
+        self.at_risk = [at_risk.get(k, 0.0) for k in range(STEPS)]
+        self._settle()
+
+    def _settle(self) -> None:
+        self._settles = self._told + 1 + self._told // SETTLES
+        self._returns, self._at_risk = self.returns.copy(), self.at_risk.copy()
+        self._settled += 1
 
     def version(self) -> int:
         """Grows whenever this class or one above it settles."""

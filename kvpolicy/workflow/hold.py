@@ -12,6 +12,7 @@ give those of all tools.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from kvpolicy.workflow.durations import Series
 
@@ -45,6 +46,17 @@ class Memoryfulness:
         self._kk += squares
         self._rr += squares - n * n
         self._kr += n * n * (n + 1) / 2 - squares
+
+    def state(self) -> list[float]:
+        """The sums it is made of: of pairs, k, r, k k, r r and k r."""
+        return [self._n, self._k, self._r, self._kk, self._rr, self._kr]
+
+    @classmethod
+    def of(cls, sums: Sequence[float]) -> Memoryfulness:
+        """The one with that `state`."""
+        made = cls()
+        made._n, made._k, made._r, made._kk, made._rr, made._kr = map(float, sums)
+        return made
 
     def eta(self) -> float:
         """-Corr(k, N - k), not below 0; 1 while too little is known (then all sessions are alike)."""

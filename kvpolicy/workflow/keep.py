@@ -1,66 +1,184 @@
-"""Learned times as a plain document, so that they survive a restart: export and import.
+"""Learned times as a plain document, so that they survive a restart: export and load.
 
-A document is JSON: the latest durations of every tool, of humans and of steps, oldest first. What is read is checked;
-one of another version, or one that does not fit, is refused as a whole. The classes of pauses are not in it.
+A document is JSON, one a tenant: for every tool and node, for all tools, all steps and humans, the durations by the way
+they ended (exact ones as pairs of seconds and weight, sketched ones by the number of their bin), for the classes of
+pauses their returns and seconds at risk, for sessions the sums that tell of their length. Loading what was exported
+gives the same answers, but for pauses that were open: those belong to owners, not to what was learned. What is read is
+checked; one of another version, or one that does not fit, is refused as a whole.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kvpolicy.faults import InputFault
-from kvpolicy.workflow.durations import LATEST, LearnedTimes, Series
+from kvpolicy.workflow.classes import MOST_TOOLS, Classes, Names
+from kvpolicy.workflow.durations import FEW, HALF_LIFE_S, WAYS, Kept, Series
+from kvpolicy.workflow.hazard import STEPS, Hazard
+from kvpolicy.workflow.hold import Memoryfulness
 from kvpolicy.workflow.learned import Learned
+from kvpolicy.workflow.learned_times import MOST_NAMES, LearnedTimes
+from kvpolicy.workflow.sample import Sample
+from kvpolicy.workflow.sketch import Sketch
 
-VERSION = 1
-_SERIES = ("tools", "human", "step")
+VERSION = 2
+_SINGLE = ("tools", "human", "step")
+_NAMED = ("tool", "node")
+_MOST_BINS = 1 << 20
+_DEPTH = 5  # names of a class of pauses
 
 
 def export(learned: Learned, tenant: str) -> dict[str, Any]:
-    """What was learned of one tenant's durations."""
+    """What was learned of one tenant."""
     times = learned.times(tenant)
     return {
         "version": VERSION,
         "tenant": tenant,
-        "tool": {tool: _row(series) for tool, series in times.tool.items()},
-        **{name: _row(getattr(times, name)) for name in _SERIES},
+        **{name: {key: _row(s) for key, s in getattr(times, name).items()} for name in _NAMED},
+        **{name: _row(getattr(times, name)) for name in _SINGLE},
+        "sessions": learned.memoryfulness(tenant).state(),
+        "pauses": [_class_row(*row) for row in learned.pauses.classes(tenant).rows()],
     }
 
 
 def load(learned: Learned, document: Mapping[str, Any], tenant: str | None = None) -> None:
     """Take a document in place of what was learned of its tenant (or of `tenant`). Raises InputFault, changing
     nothing, for one that does not fit."""
+    name = document.get("tenant") if tenant is None and isinstance(document, Mapping) else tenant
+    if not isinstance(name, str):
+        raise InputFault("learned times without a tenant")
+    times = times_of(document, learned.half_life)
+    sums = document.get("sessions")
+    if not isinstance(sums, list) or len(sums) != len(Memoryfulness().state()):
+        raise InputFault("learned times: sessions are no list of six sums")
+    memory = Memoryfulness.of([_number(value, "sessions") for value in sums])
+    learned.replace(name, times, memory, classes_of(document))
+
+
+def times_of(document: Mapping[str, Any], half_life: float = HALF_LIFE_S) -> LearnedTimes:
+    """The learned times of a document. Raises InputFault for one that does not fit."""
+    if not isinstance(document, Mapping):
+        raise InputFault("learned times are a JSON object")
     if document.get("version") != VERSION:
         raise InputFault(f"learned times of version {document.get('version')!r}; this version reads {VERSION}")
-    name = document.get("tenant") if tenant is None else tenant
-    tools = document.get("tool")
-    if not isinstance(name, str) or not isinstance(tools, dict):
-        raise InputFault("learned times without a tenant or without tools")
-    times = LearnedTimes()
-    for tool, row in tools.items():
-        times.tool[str(tool)] = _series(row, f"tool {tool}")
-    for each in _SERIES:
-        setattr(times, each, _series(document.get(each), each))
-    learned.replace(name, times)
+    times = LearnedTimes(half_life)
+    for name in _NAMED:
+        rows, made = document.get(name), getattr(times, name)
+        if not isinstance(rows, dict) or len(rows) > MOST_NAMES:
+            raise InputFault(f"learned times: {name} is no object of at most {MOST_NAMES} names")
+        for key, row in rows.items():
+            made[str(key)] = _series(row, f"{name} {key}", half_life)
+    for name in _SINGLE:
+        setattr(times, name, _series(document.get(name), name, half_life))
+    return times
 
 
-def _row(series: Series) -> dict[str, list[float]]:
-    returned, never = series.kept()
-    return {"returned": returned, "never": never}
+def classes_of(document: Mapping[str, Any]) -> Classes:
+    """The classes of pauses of a document. Raises InputFault for one that does not fit."""
+    rows = document.get("pauses")
+    if not isinstance(rows, list):
+        raise InputFault("learned times: pauses are no list")
+    classes, fine = Classes(), 0
+    for row in rows:
+        names, tools = (row.get(key) if isinstance(row, dict) else None for key in ("class", "tools"))
+        if not isinstance(names, list) or not isinstance(tools, list) or len(names) > _DEPTH:
+            raise InputFault("learned times: a row of pauses has no class, or no tools")
+        if not all(each is None or isinstance(each, str | int) for each in (*names, *tools)):
+            raise InputFault("learned times: a class of pauses has a name that is none")
+        fine += bool(tools)
+        if fine > MOST_TOOLS:
+            raise InputFault(f"learned times: more than {MOST_TOOLS} classes of pauses with tools")
+        returns, at_risk = (_numbered(row.get(key), f"pauses, {key}", range(STEPS)) for key in ("returns", "at_risk"))
+        told = row.get("told")
+        if isinstance(told, bool) or not isinstance(told, int) or told < 0:
+            raise InputFault("learned times: a row of pauses does not say how often it was told something")
+        hazard = classes.named(names, tuple(tools))
+        hazard.take(_number(row.get("count"), "pauses, count"), told, returns, at_risk)
+    return classes
 
 
-def _series(row: object, what: str) -> Series:
-    if not isinstance(row, dict):
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _class_row(names: Names, tools: Names, hazard: Hazard) -> dict[str, Any]:
+    count, told, returns, at_risk = hazard.state()
+    return {
+        "class": list(names),
+        "tools": list(tools),
+        "count": count,
+        "told": told,
+        "returns": {str(k): value for k, value in returns.items()},
+        "at_risk": {str(k): max(0.0, value) for k, value in at_risk.items()},
+    }
+
+
+def _row(series: Series) -> dict[str, Any]:
+    kept, began, halved = series.state()
+    return {"began": began, "halved": halved, "exact": series.exact, **{way: _kept_row(kept[way]) for way in WAYS}}
+
+
+def _kept_row(kept: Kept) -> Any:
+    if isinstance(kept, Sample):
+        return [[seconds, weight] for seconds, weight in zip(*kept.rows(), strict=True)]
+    none, bins = kept.state()
+    return {"none": none, "bins": {str(key): weight for key, weight in bins.items()}}
+
+
+def _series(row: object, what: str, half_life: float) -> Series:
+    if not isinstance(row, dict) or not isinstance(row.get("exact"), bool):
         raise InputFault(f"learned times of {what} are missing")
-    series = Series()
-    for key, add in (("returned", series.add), ("never", series.add_never)):
-        values = row.get(key)
-        if not isinstance(values, list) or len(values) > LATEST:
-            raise InputFault(f"learned times of {what}: {key} is no list of at most {LATEST} durations")
-        for value in values:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise InputFault(f"learned times of {what}: {value!r} is no duration in seconds")
-            add(float(value))
-    return series
+    began, halved = row.get("began"), row.get("halved")
+    if began is not None:
+        began = _number(began, what, least=-math.inf)
+    if isinstance(halved, bool) or not isinstance(halved, int) or halved < 0:
+        raise InputFault(f"learned times of {what} do not say how often they were halved")
+    read: Callable[[object, str], Kept] = _sample if row["exact"] else _sketch
+    kept = {way: read(row.get(way), f"{what}, {way}") for way in WAYS}
+    if row["exact"] and sum(map(len, (row[way] for way in WAYS))) > FEW:
+        raise InputFault(f"learned times of {what}: more than {FEW} exact durations")
+    return Series.of(kept, began, halved, half_life)
+
+
+def _sample(rows: object, what: str) -> Sample:
+    if not isinstance(rows, list):
+        raise InputFault(f"learned times of {what} are no list of durations")
+    sample = Sample()
+    for row in rows:
+        if not isinstance(row, list) or len(row) != 2:
+            raise InputFault(f"learned times of {what}: {row!r} is no pair of a duration and its weight")
+        sample.add(_number(row[0], what), _weight(row[1], what))
+    return sample
+
+
+def _sketch(row: object, what: str) -> Sketch:
+    if not isinstance(row, dict):
+        raise InputFault(f"learned times of {what} are no sketch of durations")
+    bins = _numbered(row.get("bins"), what, range(-_MOST_BINS, _MOST_BINS))
+    return Sketch.of(_number(row.get("none"), what), {key: weight for key, weight in bins.items() if weight})
+
+
+def _numbered(row: object, what: str, among: range) -> dict[int, float]:
+    """Numbers by a whole number, which JSON writes as a text."""
+    if not isinstance(row, dict):
+        raise InputFault(f"learned times of {what} are no object of numbers")
+    made = {}
+    for key, value in row.items():
+        if not isinstance(key, str) or not key.removeprefix("-").isdecimal() or int(key) not in among:
+            raise InputFault(f"learned times of {what}: {key!r} is no number of a step or bin")
+        made[int(key)] = _number(value, what)
+    return made
+
+
+def _weight(value: object, what: str) -> float:
+    weight = _number(value, what)
+    if not 0.0 < weight <= 1.0:
+        raise InputFault(f"learned times of {what}: {value!r} is no weight, which is more than 0 and at most 1")
+    return weight
+
+
+def _number(value: object, what: str, least: float = 0.0) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+        raise InputFault(f"learned times of {what}: {value!r} is no number in its place")
+    return float(value)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import heapq
 import itertools
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Callable
 
+from kvpolicy.workflow.classes import Classes
 from kvpolicy.workflow.hazard import EDGES, Hazard
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.phases import HUMAN_PAUSE, TOOL_PAUSE
@@ -23,7 +24,6 @@ from kvpolicy.workflow.phases import HUMAN_PAUSE, TOOL_PAUSE
 _PREVIOUS_S = (4.0, 8.0, 16.0, 40.0, 120.0)
 _OUTPUT_TOKENS = (50, 100, 200, 400, 800, 1600, 4000)
 _REQUESTS = (2, 5)
-_MOST_CLASSES = 8192  # names of tools are what callers say; the longest unused class leaves first
 _FOREVER_S = EDGES[-1]
 
 
@@ -40,10 +40,11 @@ class Pause:
 
 
 class Pauses:
-    """All open pauses, and the classes of those that were, per tenant."""
+    """All open pauses, and the classes of those that were, per tenant. fresh: the classes a new tenant begins with."""
 
-    def __init__(self) -> None:
-        self._classes: dict[tuple[Hashable, ...], Hazard] = {}
+    def __init__(self, fresh: Callable[[], Classes] = Classes) -> None:
+        self._fresh = fresh
+        self._classes: dict[str, Classes] = {}
         self._looks: list[tuple[float, int, Pause]] = []  # (when a pause is told to its classes again, ticket, pause)
         self._ticket = itertools.count()
         self._open = 0
@@ -79,11 +80,12 @@ class Pauses:
             _tell(pause.hazard, pause.known, age)
             life.previous_pause = age
 
-    def gone(self, life: Life) -> None:
-        """The owner's life is over: no request will come, however long one waits."""
+    def gone(self, life: Life, at: float | None = None) -> None:
+        """The owner's life is over: no request will come, however long one waits. at: it was only lost sight of then,
+        and nobody knows."""
         pause = self._close(life)
         if pause is not None:
-            _tell(pause.hazard, pause.known, _FOREVER_S)
+            _tell(pause.hazard, pause.known, _FOREVER_S if at is None else max(pause.known, at - pause.at))
         life.previous_pause = None
 
     def advance(self, now: float) -> None:
@@ -101,13 +103,27 @@ class Pauses:
     def density(self, life: Life, now: float) -> float | None:
         """Of the owner's pause; None where it is in none, or no pause of its tenant has ended yet."""
         pause = life.pause
-        if pause is None or not self._root(life.owner.tenant).count:
+        if pause is None or not self.classes(life.owner.tenant).everything.count:
             return None
         return pause.hazard.density(max(0.0, now - pause.at))
 
-    def reset(self, tenant: str) -> None:
-        """Forget the classes of a tenant; pauses that are open now are told to nobody."""
-        self._classes = {names: each for names, each in self._classes.items() if names[0] != tenant}
+    def tenants(self) -> tuple[str, ...]:
+        """Those that have classes."""
+        return tuple(self._classes)
+
+    def classes(self, tenant: str) -> Classes:
+        """The classes of a tenant."""
+        classes = self._classes.get(tenant)
+        if classes is None:
+            classes = self._classes[tenant] = self._fresh()
+        return classes
+
+    def replace(self, tenant: str, classes: Classes | None) -> None:
+        """Take these in place of the tenant's classes (None: those a new tenant begins with). Pauses that are open now
+        are told to nobody."""
+        self._classes.pop(tenant, None)
+        if classes is not None:
+            self._classes[tenant] = classes
 
     def _close(self, life: Life) -> Pause | None:
         pause, life.pause = life.pause, None
@@ -124,9 +140,6 @@ class Pauses:
             self._looks = [row for row in self._looks if row[2].open]
             heapq.heapify(self._looks)
 
-    def _root(self, tenant: str) -> Hazard:
-        return self._named((tenant,), None)
-
     def _class(self, life: Life) -> Hazard:
         """The finest class of the pause an owner is in; the coarser ones stand above it."""
         phase = life.phases.phase
@@ -134,21 +147,8 @@ class Pauses:
         before = None if life.previous_pause is None else bisect_right(_PREVIOUS_S, life.previous_pause)
         length = None if life.output_tokens is None else bisect_right(_OUTPUT_TOKENS, life.output_tokens)
         turn = bisect_right(_REQUESTS, life.turns)
-        names: list[Hashable] = [life.owner.tenant]
-        hazard = self._root(life.owner.tenant)
-        for name in (stop, length, before, life.parent is not None, turn):
-            names.append(name)
-            hazard = self._named(tuple(names), hazard)
         tools = tuple(sorted({call.tool for call in life.phases.calls if call.tool is not None}))
-        return self._named((*names, tools), hazard) if tools else hazard
-
-    def _named(self, names: tuple[Hashable, ...], above: Hazard | None) -> Hazard:
-        hazard = self._classes.get(names)
-        if hazard is None:
-            hazard = self._classes[names] = Hazard(above)
-            if len(self._classes) > _MOST_CLASSES:
-                del self._classes[next(iter(self._classes))]
-        return hazard
+        return self.classes(life.owner.tenant).named((stop, length, before, life.parent is not None, turn), tools)
 
 
 def _tell(hazard: Hazard, since: float, until: float, weight: float = 1.0) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kvpolicy.policy.model import NEVER, EventPattern, Subject
-from kvpolicy.workflow.durations import HUMAN, TOOL, Series
+from kvpolicy.workflow.durations import Series
 from kvpolicy.workflow.events import conditions_hold
 from kvpolicy.workflow.hold import best_hold
+from kvpolicy.workflow.learned_times import HUMAN, TOOL
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, TOOL_PAUSE, Call
 
@@ -54,8 +55,7 @@ def _pauses(state: RunState, life: Life) -> Iterator[tuple[Series, float]]:
     times = state.learned.times(life.owner.tenant)
     if life.phases.phase == TOOL_PAUSE:
         for call in life.phases.calls:
-            own = next(times.of(TOOL, iter((call.tool,))), None)
-            yield own if own is not None and own.count else times.tools, max(0.0, state.now - call.at)
+            yield times.best_known(TOOL, call.tool), max(0.0, state.now - call.at)
     elif life.phases.phase == HUMAN_PAUSE:
         yield times.human, max(0.0, state.now - life.phases.at)
 
@@ -115,7 +115,7 @@ def _pause_left(state: RunState, life: Life) -> float | None:
         if call is not None and call.eta is not None:
             left: float | None = max(0.0, call.eta - waited)
         else:
-            left = series.remaining(waited)
+            left = series.remaining(waited, state.now)
         if left is None:
             return None
         longest = left if longest is None else max(longest, left)
@@ -133,7 +133,7 @@ def _next_use(state: RunState, life: Life | None, argument: object, subject: Sub
     if typical is None:
         return None
     started = state.runs.latest_start(subject.owner)
-    left = typical if started is None else series.remaining(max(0.0, state.now - started))
+    left = typical if started is None else series.remaining(max(0.0, state.now - started), state.now)
     return None if left is None else left + (steps - 1) * typical
 
 
@@ -145,7 +145,7 @@ def _return_probability(state: RunState, life: Life | None, argument: object, su
     if life.phases.phase == ENDED:
         return 0.0
     within = float(argument) if isinstance(argument, int | float) else math.inf
-    chances = [series.return_probability(waited, within) for series, waited in _pauses(state, life)]
+    chances = [series.return_probability(waited, within, state.now) for series, waited in _pauses(state, life)]
     known = [chance for chance in chances if chance is not None]
     return min(known) if known and len(known) == len(chances) else None
 
@@ -169,8 +169,8 @@ def _best_hold(state: RunState, life: Life | None, argument: object, subject: Su
     if not calls or subject.attributes.get("last_step") is True:
         return 0.0  # no tool runs, or nothing follows
     times = state.learned.times(subject.owner.tenant)
-    gain = (state.gauges.queue_delay() or 0.0) * state.learned.memoryfulness.eta()
-    gain += state.gauges.miss_cost(subject) or 0.0
+    gain = (state.gauges.queue_delay() or 0.0) * state.learned.memoryfulness(subject.owner.tenant).eta()
+    gain += state.gauges.miss_cost(subject, None if life is None else life.tokens) or 0.0
     return max(best_hold(next(times.of(TOOL, iter((c.tool,))), None), times.tools, gain) for c in calls)
 
 
@@ -186,17 +186,17 @@ def _eta(state: RunState, life: Life | None, argument: object, subject: Subject)
                 lefts.append(max(0.0, call.eta - waited))
                 continue
             series = next(state.learned.times(life.owner.tenant).of(TOOL, iter((call.tool,))), None)
-            left = series.remaining(waited) if series is not None else None
+            left = series.remaining(waited, state.now) if series is not None else None
             if left is not None:
                 lefts.append(left)
         return min(lefts, default=None)
     if argument.name == "turn_start" and life.phases.phase == HUMAN_PAUSE:
         human = next(state.learned.times(life.owner.tenant).of(HUMAN, iter(())))
-        return human.remaining(max(0.0, state.now - life.phases.at))
+        return human.remaining(max(0.0, state.now - life.phases.at), state.now)
     if argument.name == "step_end":
         started = state.runs.latest_start(life.owner)
         step = state.learned.times(life.owner.tenant).step
-        return None if started is None else step.remaining(max(0.0, state.now - started))
+        return None if started is None else step.remaining(max(0.0, state.now - started), state.now)
     return None
 
 

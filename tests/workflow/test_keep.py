@@ -1,4 +1,4 @@
-"""Learned times survive export and import; what does not fit is refused and changes nothing."""
+"""Learned times survive export and load; what does not fit is refused and changes nothing."""
 
 from __future__ import annotations
 
@@ -11,70 +11,175 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvpolicy.faults import InputFault
-from kvpolicy.workflow.durations import HUMAN, LATEST, TOOL, TOOLS
-from kvpolicy.workflow.keep import export, load
+from kvpolicy.policy.model import Subject
+from kvpolicy.request import Owner, Request
+from kvpolicy.workflow.durations import ENDED, FEW, RETURNED, UNKNOWN
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.keep import VERSION, export, load
 from kvpolicy.workflow.learned import Learned
+from kvpolicy.workflow.learned_times import HUMAN, STEP, TOOL, TOOLS
+from kvpolicy.workflow.state import RunState
 
-durations = st.lists(st.floats(0, 1e6), max_size=30)
+durations = st.lists(
+    st.tuples(st.floats(0, 1e6), st.floats(0, 3e5), st.sampled_from((RETURNED, ENDED, UNKNOWN))), max_size=30
+)
 
 
-@given(st.dictionaries(st.text(max_size=5), durations, max_size=4), durations, durations)
-def test_what_is_exported_is_learned_again(
-    tools: dict[str, list[float]], human: list[float], never: list[float]
-) -> None:
+def there_and_back(learned: Learned, into: Learned, tenant: str = "t") -> dict[str, Any]:
+    document = export(learned, tenant)
+    load(into, json.loads(json.dumps(document)))
+    assert export(into, tenant) == document
+    return document
+
+
+@given(st.dictionaries(st.text(max_size=5), durations, max_size=4), durations, st.sampled_from((1, FEW // 8)))
+def test_what_is_exported_is_learned_again(tools: dict[str, list], human: list, times_over: int) -> None:
+    """`times_over`: so often that some of it is in sketches."""
     learned, other = Learned(), Learned()
     times = learned.times("t")
-    for tool, seconds in tools.items():
-        for value in seconds:
-            times.called(tool, value)
-    for value in human:
-        times.human.add(value)
-    for value in never:
-        times.human.add_never(value)
-    load(other, json.loads(json.dumps(export(learned, "t"))))
+    for tool, rows in tools.items():
+        for seconds, at, way in rows * times_over:
+            times.called(tool, seconds, at, way)
+    for seconds, at, way in human:
+        times.human.add(seconds, at, way)
+    there_and_back(learned, other)
     again = other.times("t")
-    for name in (TOOLS, HUMAN):
-        one, two = next(times.of(name, iter(()))), next(again.of(name, iter(())))
-        assert (one.sorted, one.mean(), one.kept()) == (two.sorted, two.mean(), two.kept())
+    for kind, key in ((HUMAN, None), *((TOOL, tool) for tool in tools)):
+        one, two = times.best_known(kind, key), again.best_known(kind, key)
+        assert (one.sorted, one.mean(), one.count, one.exact) == (two.sorted, two.mean(), two.count, two.exact)
         assert one.return_probability(5.0, 10.0) == two.return_probability(5.0, 10.0)
-    kept = [tool for tool, seconds in tools.items() if seconds]
-    assert [s.sorted for s in again.of(TOOL, iter(kept))] == [sorted(tools[tool]) for tool in kept]
+        assert one.remaining(7.0) == two.remaining(7.0)
+        assert one.best_bound(100.0) == two.best_bound(100.0)
+        one.add(3.0, 4e5)  # and they fade alike
+        two.add(3.0, 4e5)
+        assert one.read("p90") == two.read("p90")
+
+
+def run_state(sessions: int, tool_s: float) -> RunState:
+    """Sessions of a few calls each, all at once."""
+    state, number = RunState(), 0
+    for turn in range(6):
+        for session in range(sessions):
+            owner, at = Owner("t", f"s{session}"), turn * tool_s + session * 0.01
+            number += 1
+            request = Request(f"r{number}", owner, 100, 16)
+            state.arrive(request, at)
+            state.answer(request, at, tool_calls=("grep",), output_tokens=100)
+    state.observe(Event(60.0, "session_end", {"tenant": "t"}))
+    return state
+
+
+def test_classes_of_pauses_and_the_length_of_sessions_are_in_it() -> None:
+    state, again = run_state(30, 4.0), RunState()
+    document = there_and_back(state.learned, again.learned)
+    assert len(document["pauses"]) > 5 and document["pauses"][0]["count"] == 150.0
+    assert again.learned.memoryfulness("t").eta() == state.learned.memoryfulness("t").eta()
+    owner = Owner("t", "new")
+    for each in (state, again):
+        request = Request("r", owner, 100, 16)
+        each.arrive(request, 100.0)
+        each.answer(request, 100.0, tool_calls=("grep",), output_tokens=100)
+        each.advance(102.0)
+    subject = Subject("turn", {}, owner)
+    density = again.read("hit_density", None, subject)
+    assert density == pytest.approx(state.read("hit_density", None, subject), rel=0.05)
+    assert density is not None and density > 0.1
+
+
+def test_a_call_that_is_open_while_a_document_is_loaded_is_learned_from_when_it_returns() -> None:
+    state = run_state(3, 4.0)
+    owner = Owner("t", "open")
+    request = Request("r", owner, 100, 16)
+    state.arrive(request, 100.0)
+    state.answer(request, 100.0, tool_calls=("grep",))
+    load(state.learned, export(state.learned, "t"))
+    grep = state.learned.times("t").tool["grep"]
+    assert grep.return_probability(0.0, 5.0, now=110.0) < 1.0  # it waits for ten seconds already
+    count = grep.count
+    state.arrive(Request("next", owner, 100, 16), 111.0)
+    assert grep.count == count + 1 and grep.sorted[-1] == 11.0
+    assert grep._open == []
 
 
 def document() -> dict[str, Any]:
     learned = Learned()
     learned.times("t").called("grep", 1.0)
+    learned.pauses.classes("t").named(["tool_pause"], ("grep",)).waited(0.0, 3.0)
     return export(learned, "t")
+
+
+def row(**change: Any) -> dict[str, Any]:
+    return {**document()["human"], **change}
+
+
+def pauses(**change: Any) -> dict[str, Any]:
+    return {"pauses": [{**document()["pauses"][-1], **change}]}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": VERSION + 1},
+        {"version": VERSION - 1},
         {"tenant": None},
         {"tool": []},
-        {"human": None},
-        {"human": {"returned": [1.0]}},
-        {"human": {"returned": [-1.0], "never": []}},
-        {"human": {"returned": [math.nan], "never": []}},
-        {"human": {"returned": [True], "never": []}},
-        {"human": {"returned": ["1"], "never": []}},
-        {"step": {"returned": [1.0] * (LATEST + 1), "never": []}},
         {"tool": {"grep": 5}},
+        {"tool": {f"t{n}": row() for n in range(1025)}},
+        {"human": None},
+        {"human": {"returned": [[1.0, 1.0]]}},
+        {"human": row(returned=[[-1.0, 1.0]])},
+        {"human": row(returned=[[math.nan, 1.0]])},
+        {"human": row(returned=[[True, 1.0]])},
+        {"human": row(returned=[["1", 1.0]])},
+        {"human": row(returned=[[1.0, 0.0]])},
+        {"human": row(returned=[[1.0]])},
+        {"human": row(began="now")},
+        {"human": row(halved=-1)},
+        {"human": row(exact=False)},
+        {"human": row(exact=False, returned={"none": 0.0, "bins": {"x": 1.0}}, never={}, unknown={})},
+        {"step": row(returned=[[1.0, 1.0]] * (FEW + 1))},
+        {"sessions": [0.0]},
+        {"sessions": [0.0] * 5 + [math.inf]},
+        {"pauses": None},
+        {"pauses": [1]},
+        pauses(**{"class": ["a"] * 6}),
+        pauses(**{"class": [1.5]}),
+        pauses(tools=[[]]),
+        pauses(told=-1),
+        pauses(count=None),
+        pauses(returns={"1000": 1.0}),
+        pauses(at_risk={"0": -1.0}),
+        {"pauses": [{**document()["pauses"][-1], "tools": [f"t{n}"]} for n in range(1025)]},
     ],
 )
 def test_one_that_does_not_fit_changes_nothing(change: dict[str, Any]) -> None:
     learned = Learned()
     learned.times("t").called("grep", 7.0)
+    before = export(learned, "t")
     with pytest.raises(InputFault):
         load(learned, {**document(), **change})
-    assert learned.times("t").tools.sorted == [7.0]
+    assert export(learned, "t") == before
 
 
 def test_another_tenant_may_take_it_and_reset_forgets_one_tenant() -> None:
     learned = Learned()
-    load(learned, document())
-    load(learned, document(), "other")
+    learned.load(document())
+    learned.load(document(), "other")
     learned.reset("t")
-    assert learned.times("t").tools.count == 0
+    assert export(learned, "t") == export(Learned(), "t")
     assert learned.times("other").tools.sorted == [1.0]
+    assert learned.tenants() == ("other", "t")
+
+
+def test_a_new_tenant_begins_with_nothing_unless_a_prior_is_configured() -> None:
+    learned = Learned(prior=document())
+    assert next(learned.times("new").of(TOOLS, iter(()))).sorted == [1.0]
+    assert learned.pauses.classes("new").named(["tool_pause"], ("grep",)).at_risk[0] == 0.25
+    learned.times("new").called("grep", 9.0)
+    assert learned.times("newer").tools.sorted == [1.0]  # what a tenant adds stays with it
+    plain = Learned()
+    plain.load(document(), "old")
+    assert plain.times("new").remaining(TOOL, "grep", 0.0) is None
+    assert plain.times("new").remaining(STEP, None, 0.0) is None
+    with pytest.raises(InputFault):
+        Learned(prior={**document(), "version": 0})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from fractions import Fraction
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from kvpolicy.policy.model import NEVER, EventPattern, Subject
 from kvpolicy.request import Owner, Request
-from kvpolicy.workflow.durations import LATEST, Series
+from kvpolicy.workflow.durations import Series
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.gauges import CostModel
 from kvpolicy.workflow.hold import DEFAULT_HOLD_S, Memoryfulness, best_hold
@@ -77,17 +76,10 @@ def test_nearest_rank(seconds: list[float], rank: int) -> None:
     assert all(sum(y <= x for y in seconds) * 100 < rank * len(seconds) for x in seconds if x < value)
 
 
-def test_only_the_latest_are_kept() -> None:
-    chance = random.Random(3)
-    values = [chance.random() for _ in range(LATEST * 3)]
-    made = series(*values)
-    for value in values:
-        made.add_never(value)
-    assert made.sorted == sorted(values[-LATEST:])
-    assert made.mean() == pytest.approx(math.fsum(values[-LATEST:]) / LATEST)
-    made.add(-1.0)
-    made.add(math.inf)
-    assert made.count == LATEST
+def test_what_is_no_duration_is_ignored() -> None:
+    made = series(1.0, -1.0, math.inf, math.nan)
+    made.add_never(math.nan)
+    assert (made.sorted, made.weight) == ([1.0], 1.0)
 
 
 def test_several_tools_at_once_give_the_longest_and_other_tools_do_not_count() -> None:
@@ -140,7 +132,7 @@ def test_the_chance_of_a_return_given_the_time_waited() -> None:
     assert made.return_probability(50.0) == 0.0
     assert made.return_probability(100.0) is None  # nothing is known of so long a pause
     assert made.remaining(2.0) == 1.0
-    assert made.remaining(10.0) is None
+    assert made.remaining(10.0) == 402.0  # all that lasted longer ended for good: by recency, from 100 s on
 
 
 def test_sessions_that_never_came_back_lower_the_chance() -> None:
@@ -154,11 +146,11 @@ def test_sessions_that_never_came_back_lower_the_chance() -> None:
     state.observe(Event(80.0, "session_end", {"session": "s2"}))
     state.forget(Owner("t", "s3"))
     waiting = Subject("turn", {}, Owner("t", "s0"))
-    assert state.read("return_probability", 600.0, waiting) is None  # no pause that ended had lasted longer than 80 s
+    assert state.read("return_probability", 600.0, waiting) is None  # no pause is known to have lasted longer than 80 s
     fresh = Subject("turn", {}, Owner("t", "s1"))
     state.answer(Request("back", Owner("t", "s1"), 10, 16), 80.0, finished=True)
-    assert state.read("return_probability", 600.0, fresh) == 1 / 3
-    assert state.read("reuse_probability", None, fresh) == 1 / 3
+    assert state.read("return_probability", 600.0, fresh) == 1 / 4  # s0 still waits, and has done so for 80 s
+    assert state.read("reuse_probability", None, fresh) == 1 / 4
     assert state.read("return_probability", 10.0, fresh) == 0.0
     assert state.read("return_probability", 10.0, Subject("turn", {}, Owner("t", "s2"))) == 0.0  # ended
     assert state.read("next_use", None, Subject("turn", {}, Owner("t", "s2"))) == NEVER
@@ -174,7 +166,8 @@ def test_next_use_and_eta_know_how_long_the_pause_has_lasted() -> None:
     assert state.read("eta", result, TURN) == 30.0
     assert state.read("eta", EventPattern("turn_start"), TURN) is None
     state.advance(10_061.0)
-    assert state.read("next_use", None, TURN) is None
+    assert state.read("next_use", None, TURN) == 195.0  # longer than any: three times as long again, and 12 s
+    assert state.read("return_probability", 60.0, TURN) is None
     state.observe(Event(10_100.0, "tool_call", {"session": "s", "tool": "slow", "eta": 50.0, "call": "x"}))
     state.advance(10_110.0)
     assert state.read("eta", EventPattern("tool_result", (("tool", "=", ("slow",)),)), TURN) == 40.0
