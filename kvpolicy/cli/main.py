@@ -23,8 +23,10 @@ FINE, FAULTY, UNUSABLE = 0, 1, 2
 # name -> one line for `kvp --help`. The module is `kvpolicy.cli.NAME`; a command is offered where it exists.
 COMMANDS: dict[str, str] = {
     "check": "parse and check policies",
+    "fmt": "lay out policies in the canonical way",
     "test": "run the test blocks of policies",
     "explain": "say which rule decides each property of a span, and why",
+    "diff": "where two policies decide differently",
     "plan": "the directives for one request",
     "replay": "step a timeline through the embedded engine",
     "simulate": "replay a trace under policies, beside LRU and the bounds",

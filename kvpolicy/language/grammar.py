@@ -42,7 +42,7 @@ def parser() -> tuple[Lark, Builder]:
     return lark, builder
 
 
-def cache_file() -> Path | None:
+def cache_file(kind: str = "tables") -> Path | None:
     """Where the tables are kept, or None where no place is safe: lark unpickles what it finds there, so the folder and
     the file must be ours alone."""
     base = os.environ.get("XDG_CACHE_HOME")
@@ -51,7 +51,7 @@ def cache_file() -> Path | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         digest = hashlib.sha256(grammar_text().encode()).hexdigest()[:16]
         python = f"{sys.version_info.major}{sys.version_info.minor}"
-        file = folder / f"kvp-{digest}-lark{lark_version}-py{python}.tables"
+        file = folder / f"kvp-{digest}-lark{lark_version}-py{python}.{kind}"
         if not _ours(folder, stat.S_ISDIR) or (file.is_symlink() or file.exists()) and not _ours(file, stat.S_ISREG):
             return None
         if not os.access(folder, os.W_OK):
