@@ -112,6 +112,8 @@ def conditions_meet(one: Conditions, other: Conditions) -> bool:
 def selector_implies(narrow: tuple[Matcher, ...], wide: tuple[Matcher, ...]) -> bool:
     """Whether every span that `narrow` reaches, `wide` reaches too: each match, kind by kind, lies within one match."""
     for match in narrow:
+        if match.nothing:
+            continue
         for kind in words.SPAN_KINDS if match.kind == words.ANY_KIND else (match.kind,):
             for w in wide:
                 if w.kind in (kind, words.ANY_KIND) and match.implies(w):

@@ -1,12 +1,12 @@
-"""Which pairs of rules can meet, without looking at every pair; and a span on which two of them meet unbeaten.
+"""A span on which two rules meet and nothing beats either: what a message shows of a disagreement.
 
-Rules are split by what tells them apart (phase, `agent = …`, and so on), so that a thousand rules for a thousand
-agents cost a thousand steps.
+Values are tried from every part into which the conditions of all rules concerned cut an attribute, so that there is
+one wherever there can be one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from itertools import pairwise, product
 from math import inf
 
@@ -14,76 +14,10 @@ from kvpolicy import words
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.domain import Domain
 from kvpolicy.policy.matching import Matcher, conditions_meet
-from kvpolicy.policy.order import Order, disjoint, guard_implies, interval_implies, phase_of
+from kvpolicy.policy.order import Order, disjoint, guard_implies, interval_implies
 from kvpolicy.policy.terms import parts
 
-_FEW = 6  # so many rules are compared pair by pair
 _POINTS = 4096  # so many spans are tried before a conflict is taken as given
-_PHASE = "phase"
-
-
-def pairs(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
-    """Every pair of rules that may meet, each once; some that never do are among them."""
-    keys = {id(rule): _keys(rule) for rule in rules}
-    seen: set[tuple[int, int]] = set()
-    for one, other in _split(rules, keys, frozenset()):
-        pair = (min(id(one), id(other)), max(id(one), id(other)))
-        if pair not in seen:
-            seen.add(pair)
-            yield one, other
-
-
-def _keys(rule: Rule) -> dict[str, frozenset[object]]:
-    """What a rule is bound to: per attribute the few values it may have."""
-    found: dict[str, frozenset[object]] = {}
-    per_match = [{a: m for a, d in match.domains().items() if (m := d.members()) is not None} for match in rule.matches]
-    for attribute in set.intersection(*(set(row) for row in per_match)) if per_match else ():
-        found[attribute] = frozenset().union(*(row[attribute] for row in per_match))
-    kinds = {match.kind for match in rule.matches}
-    if words.ANY_KIND not in kinds:
-        found["kind"] = frozenset(kinds)
-    phase = phase_of(rule.interval)
-    if phase is not None:
-        found[_PHASE] = frozenset((phase,))
-    return found
-
-
-def _split(
-    rules: tuple[Rule, ...], keys: Mapping[int, Mapping[str, frozenset[object]]], used: frozenset[str]
-) -> Iterator[tuple[Rule, Rule]]:
-    best = _telling(rules, keys, used) if len(rules) > _FEW else None
-    if best is None:
-        for i, one in enumerate(rules):
-            for other in rules[i + 1 :]:
-                yield one, other
-        return
-    free = tuple(rule for rule in rules if best not in keys[id(rule)])
-    groups: dict[object, list[Rule]] = {}
-    for rule in rules:
-        for value in keys[id(rule)].get(best, ()):
-            groups.setdefault(value, []).append(rule)
-    for group in groups.values():
-        yield from _split(tuple(group), keys, used | {best})
-    yield from _split(free, keys, used)
-    for one in free:
-        for rule in rules:
-            if best in keys[id(rule)]:
-                yield one, rule
-
-
-def _telling(
-    rules: tuple[Rule, ...], keys: Mapping[int, Mapping[str, frozenset[object]]], used: frozenset[str]
-) -> str | None:
-    """The attribute that most of the rules are bound in, to the most values; None where none tells them apart."""
-    values: dict[str, set[object]] = {}
-    bound: dict[str, int] = {}
-    for rule in rules:
-        for attribute, few in keys[id(rule)].items():
-            if attribute not in used:
-                values.setdefault(attribute, set()).update(few)
-                bound[attribute] = bound.get(attribute, 0) + 1
-    useful = [name for name, few in values.items() if len(few) > 1 and bound[name] * 2 > len(rules)]
-    return max(useful, key=lambda name: (min(len(values[name]), bound[name]), name), default=None)
 
 
 def witness(one: Rule, other: Rule, rivals: Iterable[Rule], order: Order) -> dict[str, object] | None:

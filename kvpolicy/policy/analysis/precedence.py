@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+
 from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes
-from kvpolicy.policy.analysis.circles import circles, round_trip
-from kvpolicy.policy.analysis.meeting import pairs
+from kvpolicy.policy.analysis.bits import circles_of, members
 from kvpolicy.policy.analysis.view import View, called
 from kvpolicy.policy.compiled import Rule
-from kvpolicy.policy.order import implies
 
+_LOOKED_AT = 64
 _MOST = 12  # so many rules of a circle are named
 
 
@@ -19,36 +21,66 @@ def precedence_cycles(view: View) -> list[Diagnostic]:
     Layers and narrowness alone never run in a circle, so each goes through an `over`; and an `over` never leads to a
     later layer, so each stays within one layer, or within layers that have no order.
     """
-    found: dict[frozenset[int], tuple[list[Rule], list[str]]] = {}
+    found: dict[int, tuple[list[Rule], list[str]]] = {}
     for name, rules in sorted(view.by_property.items()):
         if not any(rule.over for rule in rules):
             continue
-        after = _beaten_by(rules, view)
-        for part in circles(after):
-            of_id = {id(rule): rule for rule in rules}
-            first = min(part, key=lambda key: of_id[key].place)
-            way = [of_id[key] for key in round_trip(first, set(part), after)]
-            found.setdefault(frozenset(part), (way, []))[1].append(name)
+        after, before = _edges(view, name)
+        for part in circles_of(view.setting[name], after, before):
+            way = found[part][0] if part in found else _round(view, part, after)
+            found.setdefault(part, (way, []))[1].append(name)
     return [_tell(names, way) for way, names in found.values()]
 
 
-def _beaten_by(rules: tuple[Rule, ...], view: View) -> dict[int, list[int]]:
-    """Per rule, those of the same layer, or of layers without an order, that it beats: as written, and as narrower."""
-    order, layers = view.policy.order, view.policy.order.layers
-    over = {rule.layer for rule in rules if rule.over}
-    by_name = {rule.name: rule for rule in rules}
-    after: dict[int, list[int]] = {id(rule): [] for rule in rules}
-    for rule in rules:
+def _edges(view: View, name: str) -> tuple[Callable[[int], int], Callable[[int], int]]:
+    """Per rule that sets a property, those of the same layer, or of layers without an order, that it beats and that
+    beat it: as written, and as narrower."""
+    index, setting, layers = view.index, view.setting[name], view.policy.order.layers
+    over = {rule.layer for rule in view.by_property[name] if rule.over}
+    by_name = {rule.name: rule for rule in view.by_property[name]}
+    outward: dict[int, int] = {}
+    inward: dict[int, int] = {}
+    for rule in view.by_property[name]:
         written = {path[-1] for path in view.written[id(rule)].over}  # compiled, `over` leads to all that lies behind
-        targets = [by_name[name] for name in sorted(rule.over) if name in by_name]
+        if not written:
+            continue
+        targets = [by_name[path] for path in sorted(rule.over) if path in by_name]
         direct = [target for target in targets if target.label in written]
-        after[id(rule)] += [id(t) for t in direct or targets if not layers.is_later(rule.layer, t.layer)]
-    for layer in over:
-        for pair in pairs(tuple(rule for rule in rules if rule.layer == layer)):
-            for winner, loser in (pair, pair[::-1]):
-                if loser.name not in winner.over and order.beats(winner, loser):
-                    after[id(winner)].append(id(loser))
-    return after
+        for target in direct or targets:
+            if not layers.is_later(rule.layer, target.layer):
+                at, below = index.number[id(rule)], index.number[id(target)]
+                outward[at] = outward.get(at, 0) | 1 << below
+                inward[below] = inward.get(below, 0) | 1 << at
+
+    def after(at: int) -> int:
+        narrow = index.broader(at) & setting if index.rules[at].layer in over else 0
+        return outward.get(at, 0) | narrow
+
+    def before(at: int) -> int:
+        narrow = index.narrower(at) & setting if index.rules[at].layer in over else 0
+        return inward.get(at, 0) | narrow
+
+    return after, before
+
+
+def _round(view: View, part: int, after: Callable[[int], int]) -> list[Rule]:
+    """A shortest way round a circle, from the rule that stands first."""
+    rules = view.index.rules
+    start = min(members(part), key=lambda at: rules[at].place)
+    came: dict[int, int] = {}
+    waiting, unseen = [start], part & ~(1 << start)
+    for at in waiting:
+        ways = after(at)
+        if ways >> start & 1:
+            way = [at]
+            while way[-1] != start:
+                way.append(came[way[-1]])
+            return [rules[step] for step in reversed(way)]
+        for step in members(ways & unseen):
+            came[step] = at
+            waiting.append(step)
+        unseen &= ~ways
+    return [rules[start]]  # pragma: no cover - a circle leads back
 
 
 def _tell(names: list[str], circle: list[Rule]) -> Diagnostic:
@@ -64,22 +96,26 @@ def never_deciding(view: View) -> list[Diagnostic]:
 
     Rules of a used policy are left out: to overrule them is what using one is for.
     """
-    order, layers = view.policy.order, view.policy.order.layers
-    by: dict[int, dict[str, Rule]] = {}
-    for name, rules in view.by_property.items():
-        for pair in pairs(rules):
-            for winner, loser in (pair, pair[::-1]):
-                wins = loser.name in winner.over or layers.is_later(winner.layer, loser.layer)
-                if wins and not loser.group and order.beats(winner, loser) and implies(loser, winner):
-                    by.setdefault(id(loser), {}).setdefault(name, winner)
+    index = view.index
     found: list[Diagnostic] = []
     for rule in view.policy.rules:
-        beaten = by.get(id(rule), {})
-        if not rule.values or beaten.keys() != rule.values.keys():
+        at = index.number[id(rule)]
+        over = index.overruling(at)
+        if rule.group or not rule.values or not over:
             continue
-        first = min(beaten.values(), key=lambda winner: winner.place)
+        over &= index.implied(at)
+        beaten = [over & view.setting[name] for name in rule.values]
+        if not all(beaten):
+            continue
+        first = min((_earliest(view, bits) for bits in beaten), key=lambda winner: winner.place)
         message = f"{called(rule)} never decides: {called(first)} stands wherever it does, and wins"
         note = Note(first.place, f"{called(first)} is here")
         fix = "remove the rule, narrow the other, or change which layer is later"
         found.append(codes.NEVER_DECIDES.at(rule.place, message, notes=(note,), fix=fix))
     return found
+
+
+def _earliest(view: View, bits: int) -> Rule:
+    """The rule of a set that stands first; of a very large set, one of those with most matches that does."""
+    rules = view.index.rules
+    return min((rules[at] for at in islice(members(bits), _LOOKED_AT)), key=lambda rule: rule.place)

@@ -6,10 +6,10 @@ from kvpolicy import words
 from kvpolicy.directive import DROP, NORMAL, Retention, Ttl
 from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes
-from kvpolicy.policy.analysis.meeting import pairs
+from kvpolicy.policy.analysis.bits import members
 from kvpolicy.policy.analysis.view import ALL_KINDS, View, called, fixed_value, kinds_of
 from kvpolicy.policy.compiled import DEFAULT, Rule
-from kvpolicy.policy.order import disjoint, implies
+from kvpolicy.policy.order import disjoint
 
 _HEAD = ("system", "tools")  # where the chat template puts them, everything else stands behind
 _BEHIND = ("turn", "tool_result", "output", "scratchpad")
@@ -26,17 +26,11 @@ def lifetimes_of_nothing(view: View) -> list[Diagnostic]:
         for rule in view.by_property.get("priority", ())
         if not rule.values["priority"].fixed or _rank(rule) > words.DEFAULT_PRIORITY
     ]
-    high = {id(rule) for rule in raising}
-    raised = {id(rule) for rule in lasting if id(rule) in high}
-    waiting = {id(rule) for rule in lasting} - raised
-    both = {id(rule): rule for rule in (*lasting, *raising)}
-    for one, other in pairs(tuple(both.values())) if waiting else ():
-        for rule, by in ((one, other), (other, one)):
-            if id(rule) in waiting and id(rule) not in raised and id(by) in high and not disjoint(rule, by):
-                raised.add(id(rule))
+    index, high = view.index, view.index.bits(raising)
     found: list[Diagnostic] = []
     for rule in lasting:
-        if id(rule) in raised:
+        at = index.number[id(rule)]
+        if high >> at & 1 or any(not disjoint(rule, index.rules[by]) for by in members(index.meeting(at) & high)):
             continue
         here = fixed_value(rule, "priority")
         rank = f"ranks them at {here}" if isinstance(here, int) else "ranks them higher than the default"
@@ -94,27 +88,30 @@ def _always_reaches(rule: Rule, kind: str) -> bool:
 def stranded_tokens(view: View) -> list[Diagnostic]:
     """System prompt or tools ranked below what always stands behind them: they are kept for its sake all the same."""
     found: list[Diagnostic] = []
-    ranked = [rule for rule in view.by_property.get("priority", ()) if rule.values["priority"].fixed]
-    for rule in ranked:
-        low = fixed_value(rule, "priority")
+    ranked = [rule for rule in view.by_property.get("priority", ()) if isinstance(fixed_value(rule, "priority"), int)]
+    behind = [rule for rule in ranked if _plain(rule) and _behind(rule) and not _overruled(rule, view)]
+    highest = max(behind, key=_rank, default=None)
+    for rule in ranked if highest is not None else ():
+        low = _rank(rule)
         heads = [m.kind for m in rule.matches if m.kind in _HEAD]
-        if not isinstance(low, int) or not heads or rule.guard is not None or rule.interval is not None:
+        if highest is None or not heads or _rank(highest) <= low or not _plain(rule):
             continue
         if any(m.conditions for m in rule.matches) or _overruled(rule, view):
             continue
-        for other in ranked:
-            high = fixed_value(other, "priority")
-            behind = [m.kind for m in other.matches if m.kind in _BEHIND and not m.conditions]
-            if isinstance(high, int) and high > low and behind and _plain(other) and not _overruled(other, view):
-                message = (
-                    f"{called(rule)} ranks {heads[0]} at {low}, below the {behind[0]} behind it ({high}): "
-                    f"a {behind[0]} needs all that stands before it, so the low rank has no effect"
-                )
-                note = Note(other.values["priority"].place, f"{called(other)} is here")
-                fix = f"rank {heads[0]} at {high} or higher"
-                found.append(codes.STRANDED_TOKENS.at(rule.values["priority"].place, message, notes=(note,), fix=fix))
-                break
+        high, last = _rank(highest), _behind(highest)[0]
+        message = (
+            f"{called(rule)} ranks {heads[0]} at {low}, below the {last} behind it ({high}): "
+            f"a {last} needs all that stands before it, so the low rank has no effect"
+        )
+        note = Note(highest.values["priority"].place, f"{called(highest)} is here")
+        fix = f"rank {heads[0]} at {high} or higher"
+        found.append(codes.STRANDED_TOKENS.at(rule.values["priority"].place, message, notes=(note,), fix=fix))
     return found
+
+
+def _behind(rule: Rule) -> list[str]:
+    """The kinds of a rule, all of their spans, that stand behind the head."""
+    return [m.kind for m in rule.matches if m.kind in _BEHIND and not m.conditions]
 
 
 def _plain(rule: Rule) -> bool:
@@ -123,8 +120,10 @@ def _plain(rule: Rule) -> bool:
 
 def _overruled(rule: Rule, view: View) -> bool:
     """Whether another rule can set the rank of its spans in its place."""
-    rivals = view.by_property["priority"]
-    return any(view.policy.order.beats(other, rule) and not disjoint(other, rule) for other in rivals)
+    index = view.index
+    at = index.number[id(rule)]
+    rivals = (index.overruling(at) | index.narrower(at)) & view.setting["priority"] & index.meeting(at)
+    return any(not disjoint(index.rules[other], rule) for other in members(rivals))
 
 
 def drops_that_take_more(view: View) -> list[Diagnostic]:
@@ -133,20 +132,26 @@ def drops_that_take_more(view: View) -> list[Diagnostic]:
     dropping = [
         rule for rule in view.by_property.get("retention", ()) if fixed_value(rule, "retention") == Retention(DROP)
     ]
+    alike: dict[tuple[object, object], set[str]] = {}  # kinds dropped under one guard in one interval
+    of_kind = dict.fromkeys(_BEHIND, 0)
+    for rule in dropping:
+        kinds = kinds_of(rule.matches)
+        alike.setdefault((rule.condition, rule.interval), set()).update(kinds)
+        for kind in of_kind.keys() & kinds:
+            of_kind[kind] |= 1 << view.index.number[id(rule)]
     for rule in dropping:
         heads = [m.kind for m in rule.matches if m.kind in _HEAD]
         if not heads:
             continue
-        with_it = {kind for other in dropping if _no_less(rule, other) for kind in kinds_of(other.matches)}
+        implied = view.index.implied(view.index.number[id(rule)])
+        with_it = {kind for kind, bits in of_kind.items() if bits & implied}
+        # What else stands whenever the rule does, whatever spans it reaches.
+        for condition in (None, rule.condition):
+            for interval in (None, rule.interval):
+                with_it |= alike.get((condition, interval), set())
         rest = [kind for kind in _BEHIND if kind not in with_it]
         if rest:
             message = f"{called(rule)} drops {heads[0]}, and with it all this owner holds behind it: {', '.join(rest)}"
             fix = f"drop these too, or give {heads[0]} a low priority"
             found.append(codes.DROP_TAKES_MORE.at(rule.values["retention"].place, message, fix=fix))
     return found
-
-
-def _no_less(rule: Rule, other: Rule) -> bool:
-    """Whether `other` stands whenever `rule` does, whatever spans they reach."""
-    same_guard = other.guard is None or (rule.guard is not None and rule.guard.term == other.guard.term)
-    return rule is other or implies(rule, other) or (same_guard and other.interval in (None, rule.interval))

@@ -14,10 +14,8 @@ from kvpolicy import words
 from kvpolicy.faults import Diagnostic
 from kvpolicy.language.load import load_text
 from kvpolicy.policy.analysis import analyse
-from kvpolicy.policy.analysis.meeting import pairs
 from kvpolicy.policy.compile import compile
 from kvpolicy.policy.model import Subject
-from kvpolicy.policy.order import disjoint
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.snapshot import Snapshot
 from kvpolicy.request import Owner
@@ -210,23 +208,6 @@ def test_exactly_the_pairs_that_some_span_meets_unbeaten(text: str) -> None:
 def policy_value(policy: Policy, rule: str, name: str) -> object:
     found = next(r for r in policy.rules if r.name == rule)
     return found.values[name].run(Subject("turn", {}, Owner()), Snapshot())
-
-
-@settings(max_examples=100)
-@given(_texts)
-def test_no_pair_that_can_meet_is_left_out(text: str) -> None:
-    rules = policy_of(text).rules
-    found = [frozenset((id(a), id(b))) for a, b in pairs(rules)]
-    assert len(found) == len(set(found))
-    for one, other in itertools.combinations(rules, 2):
-        if not disjoint(one, other):
-            assert frozenset((id(one), id(other))) in set(found)
-
-
-def test_a_thousand_rules_for_a_thousand_agents_are_few_pairs() -> None:
-    text = "\n".join(f"turn[agent = a{i}] {{ priority: {i % 90 + 5} }}" for i in range(1000))
-    rules = policy_of(text).rules
-    assert sum(1 for _ in pairs(rules)) < 2000
 
 
 def test_a_rule_that_never_decides_disagrees_with_nobody() -> None:
