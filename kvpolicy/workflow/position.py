@@ -96,6 +96,13 @@ class Position(Marks):
             if runs:
                 self._run(index, self.running[index] + 1)
 
+    def finish(self) -> None:
+        """The run is over: no way leads anywhere any more."""
+        fresh = Position(self.graph)
+        fresh.begun, fresh.entry = True, set()
+        self.take_marks(fresh)
+        self._stepwise = Stepwise()
+
     def fan_out(self, name: str, count: int) -> None:
         """The number behind `* name` is known now."""
         if self.counts.get(name) != count:
@@ -122,6 +129,11 @@ class Position(Marks):
     def all_steps(self) -> dict[str, float]:
         """Steps of every node."""
         return {name: self._steps(index) for index, name in enumerate(self.graph.names)}
+
+    def runs(self, node: str) -> bool:
+        """Whether a step of `node` runs."""
+        index = self.graph.find(node)
+        return index is not None and self.running[index] > 0
 
     def fans(self, node: str) -> bool:
         """Whether several instances of `node` may run at once."""

@@ -1,4 +1,4 @@
-"""Where each run of a workflow stands: its running steps, and with a graph the distances from them.
+"""Where each run of a workflow stands, found by its owners; and which runs nothing is heard of any more.
 
 `state` passes on the events of steps and the requests of owners; `signals` asks for distances. A run is named by the
 tenant and the run's id, or the session where there is none. Requests imply steps (a request of node n begins n's step,
@@ -10,150 +10,168 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kvpolicy.request import Owner
+from kvpolicy.workflow.edge_history import EdgeHistory
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
+from kvpolicy.workflow.run import Run
+from kvpolicy.workflow.standing import Standing, Told
+
+SILENT_S = 3600.0  # a run of which nothing was heard for so long says nothing any more, until something is heard again
 
 _Key = tuple[str | None, str | None]
-_MOST_RUNS, _MOST_NODES = 100_000, 4096
-_TOLD = ("step_start", "step_end", "barrier", "branch_pruned")  # a pruned instance of a fan-out will not arrive
-
-
-class Run:
-    """One run: its position in the graph, and when its running steps began."""
-
-    __slots__ = ("_latest", "explicit", "position", "started")
-
-    def __init__(self, graph: Graph | None) -> None:
-        self.position = Position(graph) if graph is not None else None
-        self.started: dict[str | None, list[float]] = {}
-        self.explicit = False  # step events are sent for it
-        self._latest: dict[str | None, tuple[float, str]] = {}
-
-    def news(self, name: str, node: str | None, at: float) -> bool:
-        """Whether a step event is neither late nor a repeat; instances of a fan-out may begin and end together."""
-        latest = self._latest.get(node)
-        if latest is not None and (at < latest[0] or ((at, name) == latest and not self._fans(node))):
-            return False
-        self._latest[node] = (at, name)
-        if len(self._latest) > _MOST_NODES:  # names of nodes are what callers say
-            forgotten = next(iter(self._latest))
-            del self._latest[forgotten]
-            self.started.pop(forgotten, None)
-        return True
-
-    def _fans(self, node: str | None) -> bool:
-        return self.position is None or node is None or self.position.fans(node)
+_MOST_RUNS, _MOST_MARKS = 100_000, 20_000_000  # marks: nodes and edges of all runs' graphs
+_TOLD = ("step_start", "step_end", "barrier", "branch_pruned", "branch_start", "resume")
+_ABOUT_BRANCHES = ("branch_start", "resume")  # they matter for a branch that was given up
 
 
 class Runs:
-    """All runs; `graph` None: only the times of steps are known."""
+    """All runs; `graph` None: only the times of steps are known. `history`: how often edges were taken."""
 
     def __init__(self, graph: Graph | None) -> None:
         self.graph = graph
-        self.fresh = Position(graph) if graph is not None else None  # where every run begins
-        self._runs: dict[_Key, Run] = {}
+        self.fresh = Standing(graph)  # where every run begins
+        self.history = EdgeHistory()
+        self._runs: dict[_Key, Run] = {}  # the longest unheard-of first
+        self._silent: dict[_Key, Run] = {}
+        self._most = _most_runs(graph)
 
     def describe(self, graph: Graph) -> None:
         """The workflow of the runs that begin from now on; those that run keep theirs."""
         if graph is not self.graph:
             self.graph = graph
-            self.fresh = Position(graph)
+            self.fresh = Standing(graph)
+            self.history.reset()
+            self._most = _most_runs(graph)
+
+    # --- what happens -------------------------------------------------------------------------------------
 
     def observe(self, event: Event, owners: Iterable[Owner]) -> list[tuple[str | None, str | None, float]]:
         """Take an event. Returns the steps that ended by it: (tenant or None, node or None, seconds)."""
-        name = event.name
-        node = event.attributes.get("node")
-        counts = self._counts(event.attributes)
-        if name not in _TOLD and not counts:
+        name, attributes = event.name, event.attributes
+        counts = self._counts(attributes)
+        over = name == "workflow_end"
+        if name not in _TOLD and not counts and not over:
             return []
-        keys = list(dict.fromkeys(map(_key_of, owners))) or [_key_stated(event.attributes)]
-        if not isinstance(node, str):
-            agent = event.attributes.get("agent")
-            node = agent if isinstance(agent, str) else None
+        branch = _text(attributes.get("branch"))
+        if name in _ABOUT_BRANCHES and branch is None and not counts:
+            return []
+        keys: dict[_Key, Owner | None] = {_key_of(owner): owner for owner in owners}
+        if not keys:
+            keys = {_key_stated(attributes): None}
+        node = _text(attributes.get("node")) or _text(attributes.get("agent"))
+        count = attributes.get("count")
+        behind = count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
         ended = []
-        for key in keys:
-            run = self._take(key)
-            seconds = self._tell(run, name, node, event.at, counts)
-            if seconds is not None:
-                ended.append((key[0], node, seconds))
+        for key, owner in keys.items():
+            there = key in self._runs or key in self._silent
+            if not there and (over or name in _ABOUT_BRANCHES):
+                continue
+            run = self._take(key, event.at, owner)
+            if over:
+                self._count(key, run)
+                run.finish(event.at)
+                continue
+            told = Told(event.at, name, node, branch, counts, behind)
+            ended += [(key[0], of, seconds) for of, seconds in run.tell(told)]
         return ended
-
-    def _tell(self, run: Run, name: str, node: str | None, at: float, counts: Mapping[str, int]) -> float | None:
-        if name in ("step_start", "step_end") and not run.explicit:
-            # From now on the run is told, not guessed; what was guessed so far gives way.
-            run.explicit, run.started = True, {}
-            run.position = Position(self.graph) if self.graph is not None else None
-        if name in ("step_start", "step_end") and not run.news(name, node, at):
-            return None
-        if run.position is not None:
-            for times, count in counts.items():
-                run.position.fan_out(times, count)
-        if name == "step_start":
-            self._begin(run, node, at)
-        elif name == "step_end":
-            return _end(run, node, at)
-        elif run.position is not None and node is not None:
-            if name == "barrier":
-                run.position.barrier(node)
-            elif name == "branch_pruned":
-                run.position.lost(node)
-        return None
 
     def arrived(self, owner: Owner, node: str | None, now: float) -> None:
         """A request of `node` arrived."""
-        if self.graph is None or node is None or node not in self.graph.nodes:
+        key = _key_of(owner)
+        known = self._runs.get(key) or self._silent.get(key)
+        if self.graph is None or node is None or self.graph.find(node) is None:
+            if known is not None:
+                self._take(key, now, owner)
             return
-        run = self._find(owner)
-        if run is None:
-            run = self._take(_key_of(owner))
-        if not run.explicit and node not in run.started:
-            self._begin(run, node, now)
+        run = self._take(key, now, owner)
+        if not run.explicit and node not in run.standing.started:
+            run.tell(Told(now, "step_start", node, guessed=True))
 
     def answered(self, owner: Owner, node: str | None, now: float) -> float | None:
         """An answer for `node` is done, no tool follows. Seconds of the step that this ended, or None."""
         run = self._find(owner)
-        if run is None or run.explicit or node not in run.started:
+        if run is None or run.explicit or node not in run.standing.started:
             return None
-        return _end(run, node, now)
+        self._take(_key_of(owner), now, owner)
+        return next((seconds for _, seconds in run.tell(Told(now, "step_end", node, guessed=True))), None)
 
-    def steps(self, owner: Owner, node: str | None) -> float | None:
-        """Steps until `node` may run in the owner's run; None without a graph that has this node."""
-        if self.graph is None or node is None or node not in self.graph.nodes:
-            return None
-        run = self._find(owner)
-        position = self.fresh if run is None else run.position
-        return None if position is None else position.steps(node)
+    def heard(self, owner: Owner, now: float) -> None:
+        """The owner's run goes on, as something else of it shows; one that is not known begins nowhere."""
+        key = _key_of(owner)
+        if key in self._runs or key in self._silent:
+            self._take(key, now, owner)
 
-    def fan_out(self, owner: Owner, node: str | None) -> int | None:
-        """How many instances of `node` the graph or the run tells of."""
-        if self.graph is None or node is None:
-            return None
-        run = self._find(owner)
-        position = self.fresh if run is None else run.position
-        return None if position is None else position.instances(node)
-
-    def latest_start(self, owner: Owner) -> float | None:
-        """When the step began that began last, among those that run."""
-        run = self._find(owner)
-        if run is None:
-            return None
-        return max((at for starts in run.started.values() for at in starts), default=None)
+    def fallen_silent(self, now: float) -> list[Owner]:
+        """Runs of which nothing was heard for `SILENT_S` up to now, each once: an owner of each, where one is known."""
+        owners = []
+        for key, run in list(self._due(now)):
+            del self._runs[key]
+            self._silent[key] = run
+            self._count(key, run)
+            run.rest()
+            if run.owner is not None:
+                owners.append(run.owner)
+        return owners
 
     def forget(self, owner: Owner, others: bool) -> None:
         """The owner is no more; its run is over if no `others` of it are known."""
         if not others:
-            self._runs.pop(_key_of(owner), None)
+            key = _key_of(owner)
+            run = self._runs.pop(key, None) or self._silent.pop(key, None)
+            if run is not None:
+                self._count(key, run)
+
+    def reap(self, now: float, idle_for: float) -> None:
+        """Forget the runs of which nothing was heard for `idle_for` seconds."""
+        for key in [key for key, run in self._silent.items() if now - run.heard >= idle_for]:
+            del self._silent[key]
+
+    # --- what is asked ------------------------------------------------------------------------------------
+
+    def standing(self, owner: Owner) -> Standing | None:
+        """Where the owner's run stands, where every run begins if it has not begun; None if nothing has been heard of
+        it for long."""
+        run = self._find(owner)
+        if run is not None:
+            return run.standing
+        return None if self._is_silent(owner) else self.fresh
+
+    def steps(self, owner: Owner, node: str | None) -> float | None:
+        """Steps until `node` may run in the owner's run; None without a graph that has this node."""
+        standing = self.standing(owner)
+        if standing is None or standing.position is None or node is None:
+            return None
+        return standing.position.steps(node)
+
+    def fan_out(self, owner: Owner, node: str | None) -> int | None:
+        """How many instances of `node` the graph or the run tells of."""
+        standing = self.standing(owner)
+        if standing is None or standing.position is None or node is None:
+            return None
+        return standing.position.instances(node)
+
+    def latest_start(self, owner: Owner) -> float | None:
+        """When the step began that began last, among those that run."""
+        run = self._find(owner)
+        return None if run is None else run.standing.latest_start()
 
     def latest(self) -> Position | None:
-        """Where the run stands that began last; the beginning, where none has begun."""
+        """Where the run stands that was heard of last; the beginning, where none has begun."""
         run = next(reversed(self._runs.values()), None)
-        return self.fresh if run is None else run.position
+        return self.fresh.position if run is None else run.standing.position
 
-    def _begin(self, run: Run, node: str | None, at: float) -> None:
-        run.started.setdefault(node, []).append(at)
-        if run.position is not None and node is not None:
-            run.position.start(node)
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _due(self, now: float) -> Iterable[tuple[_Key, Run]]:
+        for key, run in self._runs.items():
+            if run.heard + SILENT_S > now:
+                return
+            yield key, run
+
+    def _count(self, key: _Key, run: Run) -> None:
+        if run.graph is self.graph:
+            self.history.add(key[0], run)
 
     def _counts(self, attributes: Mapping[str, object]) -> dict[str, int]:
         """Counts of fan-outs that the event tells, by the name after `*`."""
@@ -162,33 +180,32 @@ class Runs:
         told = {name: attributes.get(name) for name in self.graph.counts}
         return {n: v for n, v in told.items() if isinstance(v, int) and not isinstance(v, bool) and v >= 0}
 
-    def _take(self, key: _Key) -> Run:
-        """The run of a key, from now on the latest; the longest unspoken-of leaves where there are too many."""
-        run = self._runs.pop(key, None) or Run(self.graph)
+    def _take(self, key: _Key, at: float, owner: Owner | None) -> Run:
+        """The run of a key, from now on the latest; the longest unheard-of leaves where there are too many."""
+        run = self._runs.pop(key, None) or self._silent.pop(key, None) or Run(self.graph, at)
+        run.heard, run.owner = max(run.heard, at), owner or run.owner
         self._runs[key] = run
-        if len(self._runs) > _MOST_RUNS:
-            del self._runs[next(iter(self._runs))]
+        if len(self._runs) + len(self._silent) > self._most:
+            gone = self._silent or self._runs
+            del gone[next(iter(gone))]
         return run
 
     def _find(self, owner: Owner) -> Run | None:
-        for tenant in (owner.tenant, None):
-            for name in dict.fromkeys((owner.run, owner.session, None)):
-                run = self._runs.get((tenant, name))
-                if run is not None:
-                    return run
-        return None
+        return next((run for key in _keys(owner) if (run := self._runs.get(key)) is not None), None)
+
+    def _is_silent(self, owner: Owner) -> bool:
+        return bool(self._silent) and any(key in self._silent for key in _keys(owner))
 
 
-def _end(run: Run, node: str | None, at: float) -> float | None:
-    starts = run.started.get(node)
-    seconds = None
-    if starts:
-        seconds = max(0.0, at - starts.pop(0))
-        if not starts:
-            del run.started[node]
-    if run.position is not None and node is not None:
-        run.position.end(node)
-    return seconds
+def _most_runs(graph: Graph | None) -> int:
+    size = 1 if graph is None else 1 + len(graph.names) + len(graph.edges)
+    return max(1000, min(_MOST_RUNS, _MOST_MARKS // size))
+
+
+def _keys(owner: Owner) -> list[_Key]:
+    """Under which its run may be known: events need not state the tenant, or more than that."""
+    names = dict.fromkeys((owner.run, owner.session, None))
+    return [(tenant, name) for tenant in (owner.tenant, None) for name in names]
 
 
 def _key_of(owner: Owner) -> _Key:
@@ -196,6 +213,9 @@ def _key_of(owner: Owner) -> _Key:
 
 
 def _key_stated(attributes: Mapping[str, object]) -> _Key:
-    tenant, run, session = (attributes.get(field) for field in ("tenant", "run", "session"))
-    name = run if isinstance(run, str) else session if isinstance(session, str) else None
-    return tenant if isinstance(tenant, str) else None, name
+    tenant, run, session = (_text(attributes.get(field)) for field in ("tenant", "run", "session"))
+    return tenant, run if run is not None else session
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

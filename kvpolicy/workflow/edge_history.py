@@ -1,0 +1,45 @@
+"""How often each edge of a workflow was taken in earlier runs, per tenant.
+
+`runs` tells it when a run ends or is let go; `chance` weighs what is stated of edges against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvpolicy.workflow.run import Run
+
+_MOST_TENANTS = 1024  # the longest untold-of leave first
+FADES_AT = 4096  # visits of an edge; then all counts of the tenant are halved, so that what changes is learned again
+
+
+class EdgeHistory:
+    """Counts by edge number, for the graph in force."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str | None, list[int]] = {}
+
+    def taken(self, tenant: str | None) -> Sequence[int]:
+        """How often each edge was taken; empty where nothing is known."""
+        return self._taken.get(tenant, ())
+
+    def add(self, tenant: str | None, run: Run) -> None:
+        """Take what the run has taken since it was last told of."""
+        position = run.standing.position
+        if position is None or not any(position.taken):
+            return
+        new = position.taken
+        if run.counted:
+            new = [now - before for now, before in zip(position.taken, run.counted, strict=True)]
+        run.counted = position.taken.copy()
+        known = self._taken.pop(tenant, None) or [0] * len(new)
+        known = [old + more for old, more in zip(known, new, strict=True)]
+        if max(known) >= FADES_AT:
+            known = [count // 2 for count in known]
+        self._taken[tenant] = known
+        if len(self._taken) > _MOST_TENANTS:
+            del self._taken[next(iter(self._taken))]
+
+    def reset(self) -> None:
+        """Another workflow is in force."""
+        self._taken = {}
