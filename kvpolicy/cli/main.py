@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "trace": "get and describe public traces",
     "graph": "a workflow with the steps to each node's next use",
     "engine": "a simulated inference server with real KV accounting",
+    "serve": "the gateway in front of engines",
 }
 
 

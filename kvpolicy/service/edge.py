@@ -1,0 +1,149 @@
+"""The gateway's edge: what may come in, what of it goes on, and refusals in the client's own dialect.
+
+Called by `proxy`. Fields by which a client could steer an engine's cache itself are taken out here, whatever the rest
+of the service does with the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Send
+
+from kvpolicy.service.exchange import MESSAGES
+
+HOP_BY_HOP = frozenset(
+    [
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "trailers",
+        "transfer-encoding",
+        "upgrade",
+    ]
+)
+# Never passed on: ours, the gateway's own, and those that only routers among themselves may send.
+_STRIPPED = frozenset(
+    [
+        "host",
+        "content-length",
+        "expect",
+        "x-kv-hints",
+        "x-vllm-priority",
+        "x-continuation-id",
+        "x-prefiller-host-port",
+        "x-encoder-hosts-ports",
+        "x-kv-cache-source-host-port",
+        "x-data-parallel-host-port",
+        "epp-profile",
+    ]
+)
+_STRIPPED_PREFIXES = ("x-kvp-", "x-data-parallel-", "x-gateway-destination-endpoint", "x-dynamo-", "x-llm-d-")
+# Body fields by which a client would steer the engine's cache past us.
+RAW_FIELDS = frozenset(
+    [
+        "kvp",
+        "kv_hints",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "priority",
+        "retention_directives",
+        "retention_scope",
+        "agent_hint",
+        "cache_salt",
+        "session_params",
+        "extra_key",
+        "nvext",
+    ]
+)
+_OUR_ARGUMENTS = ("kvpolicy", "kv_", "session_id")
+MOST_HEADERS = 200
+
+
+class Refusal(Exception):
+    """A request that the gateway answers itself. status: HTTP; kind: in the words of the dialect's error types."""
+
+    def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message, self.headers = status, kind, message, dict(headers or {})
+
+
+def joined(raw: Iterable[tuple[bytes, bytes]], most: int) -> dict[str, str]:
+    """Headers by lower-case name, several lines of one joined as RFC 9110 says. Raises Refusal where there are too
+    many or too long ones."""
+    found: dict[str, str] = {}
+    size = 0
+    for count, (name, value) in enumerate(raw, 1):
+        size += len(name) + len(value)
+        if size > most or count > MOST_HEADERS:
+            raise Refusal(431, "invalid_request_error", f"the headers are longer than {most} bytes")
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+def passed_on(headers: Mapping[str, str], *, secret: bool) -> dict[str, str]:
+    """The headers that an upstream gets. secret: the client's key is ours and stays here."""
+    named = {word.strip().lower() for word in headers.get("connection", "").split(",")}
+    out = {}
+    for name, value in headers.items():
+        if name in HOP_BY_HOP or name in named or name in _STRIPPED or name.startswith(_STRIPPED_PREFIXES):
+            continue
+        if secret and name in ("authorization", "x-api-key"):
+            continue
+        out[name] = value
+    return out
+
+
+def stripped(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A model request's body without what only we may say to an engine."""
+    out = {key: value for key, value in body.items() if key not in RAW_FIELDS}
+    arguments = out.get("vllm_xargs")
+    if isinstance(arguments, Mapping):
+        kept = {k: v for k, v in arguments.items() if not str(k).startswith(_OUR_ARGUMENTS)}
+        out["vllm_xargs"] = kept
+        if not kept:
+            del out["vllm_xargs"]
+    return out
+
+
+async def read_body(receive: Receive, most: int, idle_s: float, stated: str | None) -> bytes:
+    """The whole body. Raises Refusal for one that is too large (as soon as that is known) or stops coming, and
+    ConnectionResetError where the client went away."""
+    if stated is not None and stated.isdecimal() and int(stated) > most:
+        raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes")
+    parts, size = [], 0
+    while True:
+        try:
+            message = await asyncio.wait_for(receive(), idle_s)
+        except TimeoutError:
+            raise Refusal(408, "invalid_request_error", f"nothing of the body came for {idle_s:g} s") from None
+        if message["type"] == "http.disconnect":
+            raise ConnectionResetError("the client went away")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes")
+        if part:
+            parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def refuse(send: Send, refusal: Refusal, dialect: str | None) -> None:
+    """Send a refusal as the dialect's clients expect errors."""
+    error: dict[str, Any] = {"type": refusal.kind, "message": refusal.message}
+    if dialect != MESSAGES:
+        error |= {"param": None, "code": None}
+    document = {"type": "error", "error": error} if dialect == MESSAGES else {"error": error}
+    data = orjson.dumps(document)
+    headers = {"content-type": "application/json", "content-length": str(len(data)), **refusal.headers}
+    raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
+    await send({"type": "http.response.body", "body": data})

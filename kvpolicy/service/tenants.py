@@ -1,0 +1,113 @@
+"""Who asks: a request's key or token becomes a tenant, and nothing else does.
+
+Read by `edge` for every request. Keys are known by their SHA-256 alone and compared in constant time; tokens by a kept
+library (PyJWT, extra `jwt`). A client's headers, body and identifiers never decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any
+
+from kvpolicy.faults import InputFault
+from kvpolicy.service.config import Caps, Config, Jwt, Mode
+
+SOLE = "default"  # the tenant where no keys are asked
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who asks. policy, mode: what is in force for it where the configuration says so."""
+
+    name: str
+    plan: str | None = None
+    policy: str | None = None
+    mode: Mode | None = None
+    caps: Caps = field(default_factory=Caps)
+
+
+class Tenants:
+    """All tenants of a configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self._open = Tenant(SOLE) if config.open else None
+        self._by_key: dict[str, Tenant] = {}
+        self._by_name: dict[str, Tenant] = {}
+        for section in config.tenant:
+            tenant = Tenant(section.name, section.plan, section.policy, section.mode, section.caps)
+            if section.name in self._by_name:
+                raise InputFault(f"tenant {section.name!r} is there twice")
+            self._by_name[section.name] = tenant
+            for key in section.keys:
+                if key in self._by_key:
+                    raise InputFault(f"a key of tenant {section.name!r} is that of {self._by_key[key].name!r}, too")
+                self._by_key[key] = tenant
+        self._tokens = None if config.jwt is None else _Tokens(config.jwt)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The configured ones, or the sole one."""
+        return tuple(self._by_name) or (SOLE,)
+
+    def of(self, headers: Mapping[str, str]) -> Tenant | None:
+        """The tenant of a request by its `authorization` (Bearer) or `x-api-key`; None: it is nobody's."""
+        if self._open is not None:
+            return self._open
+        secret = headers.get("x-api-key") or _bearer(headers.get("authorization", ""))
+        if not secret:
+            return None
+        digest = hash_key(secret)
+        for known, tenant in self._by_key.items():
+            if compare_digest(known, digest):
+                return tenant
+        name = None if self._tokens is None else self._tokens.tenant_of(secret)
+        return None if name is None else self._by_name.get(name, Tenant(name))
+
+
+class _Tokens:
+    """Signed tokens."""
+
+    def __init__(self, settings: Jwt) -> None:
+        try:
+            import jwt  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            raise InputFault("jwt: needs PyJWT: pip install 'kvpolicy[jwt]'") from None
+        self._jwt: Any = jwt
+        self._settings = settings
+        try:
+            self._key = Path(settings.key_file).read_text(encoding="utf-8")
+        except OSError as fault:
+            raise InputFault(f"jwt.key_file: {settings.key_file}: {fault.strerror}") from None
+        if "none" in (name.lower() for name in settings.algorithms):
+            raise InputFault("jwt.algorithms: 'none' would let anybody in")
+
+    def tenant_of(self, token: str) -> str | None:
+        """The tenant a token names, once its signature, times, audience and issuer are found right."""
+        told = self._settings
+        try:
+            claims = self._jwt.decode(
+                token,
+                self._key,
+                algorithms=list(told.algorithms),
+                audience=told.audience,
+                issuer=told.issuer,
+                options={"require": ["exp"], "verify_aud": told.audience is not None},
+            )
+        except self._jwt.PyJWTError:
+            return None
+        name = claims.get(told.claim)
+        return name if isinstance(name, str) and name else None
+
+
+def hash_key(key: str) -> str:
+    """The form in which a key stands in the configuration."""
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _bearer(header: str) -> str:
+    scheme, _, secret = header.partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
