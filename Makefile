@@ -33,7 +33,7 @@ test-engines: ## the tests that run a real inference engine
 	@echo "— no engine adapter is there yet, so no test ran on a real engine."
 	@echo "  What the embedded engine does is tested by make test; nothing is claimed about vLLM, SGLang or others."
 
-bench: .venv/test-ready ## figures, with the conditions they were measured under
+bench: .venv/test-ready .venv/redis-ready ## figures, with the conditions they were measured under
 	@$(PY) tests/bench/conditions.py
 	@over=0; for script in $(filter-out tests/bench/conditions.py,$(wildcard tests/bench/*.py)); do \
 		echo "— $$script"; $(PY) $$script || over=1; done; exit $$over
@@ -82,3 +82,10 @@ $(OLD_LARK)/ready: .venv/made
 	@echo "— set-up: lark 1.2.2 beside the newest one (an engine pins it)"
 	@$(PIP) install --target $(OLD_LARK) --upgrade lark==1.2.2
 	@touch $@
+
+# Tests of the store start servers of their own; without the program they say so and are not run.
+.venv/redis-ready: .venv/made
+	@command -v redis-server >/dev/null || { echo "— set-up: redis-server, from the system's packages (once)"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; } >.venv/redis.log 2>&1; } \
+		|| echo "  that did not work (.venv/redis.log): install redis-server, then run this again"
+	@! command -v redis-server >/dev/null || touch $@
