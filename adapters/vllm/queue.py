@@ -318,6 +318,10 @@ class RankedQueue:
             self._stock = self.rescues(self._members(arriving), fault)
         return self._stock
 
+    def members(self) -> list[int]:
+        """Ids of all free blocks in order."""
+        return self._members(())
+
     def _members(self, arriving: Sequence[int] | None) -> list[int]:
         """Ids of all free blocks, in order as far as it can be told. While blocks arrive, vLLM's counts of references
         already call more of them free than are in the queue; at other times they are what is surest."""

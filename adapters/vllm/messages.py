@@ -1,0 +1,214 @@
+"""Messages of the control channel: claims re-ranked, made, ended and shown without a request.
+
+`channel` has checked their form, `keeper` calls `apply` between two allocations and sends the answer. `do`: rank,
+claim, release, release_all, end, event, show. A claim is named by what its request called it, by its span's kind or
+its span's index; no name means all of the owner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from kvpolicy import words
+from kvpolicy.adapters.vllm.payload import changed, owner_of, standing
+from kvpolicy.claims.answers import Answer, answers
+from kvpolicy.claims.claim import Claim
+from kvpolicy.claims.ledger import Ledger
+from kvpolicy.claims.line import Line
+from kvpolicy.claims.owners import Holder
+from kvpolicy.claims.strength import PROTECTED
+from kvpolicy.faults import InputFault
+
+if TYPE_CHECKING:
+    from kvpolicy.adapters.vllm.keeper import Keeper
+
+Row = dict[str, Any]
+_WORST_FIRST = ("rejected", "ignored", "clipped", "deferred", "accepted")
+
+
+def apply(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    """Do it; the answer says what became of it. Raises InputFault for what cannot be meant."""
+    do = message.get("do")
+    action = _ACTIONS.get(str(do))
+    if action is None:
+        raise InputFault(f"do: {do!r} is not known; known are {', '.join(sorted(_ACTIONS))}")
+    return action(keeper, message, now)
+
+
+def unengaged(message: Mapping[str, Any]) -> Row:
+    """The answer before any directive has come: there is no claim."""
+    if message.get("do") == "show":
+        return {"status": "accepted", "claims": [], "blocks": []}
+    return _unknown("there are no claims yet")
+
+
+class _Wishes:
+    """Directives by span, in the form that the ledger takes."""
+
+    def __init__(self, wishes: Mapping[int, Any]) -> None:
+        self.wishes = wishes
+
+
+def _rank(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(keeper, message)
+    if holder is None:
+        return _unknown("the owner holds nothing")
+    given: list[Answer] = []
+    name = message.get("claim")
+    for line in holder.lines():
+        meant = [claim for claim in line.claims if _is(line, claim, name)]
+        if not meant:
+            continue
+        wishes = {claim.span: claim.directive for claim in line.claims if claim.directive is not None}
+        for claim in meant:
+            wishes[claim.span] = changed(claim.directive or standing(claim.kind), message, now)
+        if message.get("hold") is not None or message.get("protected") is not None:
+            for claim in meant:
+                claim.over, claim.hold_from = None, None
+        ledger.plan(line, cast(Any, _Wishes(wishes)), now)
+        spans = {claim.span for claim in meant}
+        given += [answer for answer in answers(line, now) if answer.span in spans]
+    if not given:
+        return _unknown("the owner has no claim of that name")
+    return _answer(given)
+
+
+def _claim(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    ledger = _ledger(keeper)
+    hashes = keeper.holdings.named(message.get("hashes") or ())
+    asked = len(message.get("hashes") or ())
+    if not hashes:
+        return {"status": "deferred", "requested": asked, "granted": 0, "reason": "none of the blocks is cached"}
+    claim = Claim("claim", None, 0, now)
+    claim.apply(changed(standing("turn"), message, now), nameless=False)
+    line = ledger.claim(owner_of(message.get("owner")), hashes, claim, now)
+    if line is None:
+        return {"status": "deferred", "requested": asked, "granted": 0, "reason": "none of the blocks is cached"}
+    name = message.get("claim")
+    line.outline = {0: str(name)} if name is not None else {}
+    return _answer(answers(line, now), asked)
+
+
+def _release(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(keeper, message)
+    if holder is None:
+        return _done(0)
+    name = message.get("claim")
+    if name is None:
+        return _done(ledger.release(holder.owner, now))
+    ends = {claim.proof for line in holder.lines() for claim in line.claims if _is(line, claim, name)}
+    return _done(ledger.release(holder.owner, now, list(ends)) if ends else 0)
+
+
+def _release_all(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    return _done(_ledger(keeper).release_all(now))
+
+
+def _end(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(keeper, message)
+    lifetimes = message.get("lifetimes") or []
+    if not isinstance(lifetimes, list) or any(name not in words.LIFETIMES for name in lifetimes):
+        raise InputFault(f"lifetimes: a list of {', '.join(words.LIFETIMES)} is needed")
+    return _done(0 if holder is None else ledger.end(holder, frozenset(lifetimes), now))
+
+
+def _event(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(keeper, message)
+    event = message.get("event")
+    if not isinstance(event, str) or event not in words.EVENTS:
+        raise InputFault(f"event: one of {', '.join(words.EVENTS)} is needed")
+    if holder is None:
+        return _unknown("the owner holds nothing")
+    ledger.came(holder, event, now)
+    return _done(1)
+
+
+def _show(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+    """Claims of an owner (of all, without one), and ranks of blocks named by hash. Renews nothing."""
+    ledger, trunk = _ledger(keeper), keeper.trunk
+    assert trunk is not None
+    if message.get("owner") is None:
+        holders = list(ledger.holders.values())
+    else:
+        holder = ledger.holder(owner_of(message["owner"]))
+        holders = [] if holder is None else [holder]
+    claims = [_claim_row(h, line, claim, now) for h in holders[:256] for line in h.lines() for claim in line.claims]
+    hashes = message.get("hashes") or ()
+    keys, _ = keeper.holdings.find(keeper.holdings.named(hashes))
+    ranks = [trunk.rank_of(key) for key in keys]
+    blocks = [
+        {"hash": name, "rank": rank - PROTECTED if rank >= PROTECTED else rank, "protected": rank >= PROTECTED}
+        for name, rank in zip(hashes, ranks, strict=False)
+    ]
+    return {"status": "accepted", "claims": claims, "blocks": blocks}
+
+
+_ACTIONS: Mapping[str, Callable[[Keeper, Mapping[str, Any], float], Row]] = {
+    "rank": _rank,
+    "claim": _claim,
+    "release": _release,
+    "release_all": _release_all,
+    "end": _end,
+    "event": _event,
+    "show": _show,
+}
+
+
+def _claim_row(holder: Holder, line: Line, claim: Claim, now: float) -> Row:
+    strength = claim.strength(now)
+    owner = holder.owner
+    return {
+        "owner": owner.session if (owner.tenant, owner.run, owner.agent, owner.branch) == ("default", None, None, None)
+        else {"tenant": owner.tenant, "session": owner.session, "run": owner.run, "agent": owner.agent,
+              "branch": owner.branch},
+        "claim": _name(line, claim),
+        "kind": claim.kind,
+        "implicit": claim.implicit,
+        "priority": claim.priority,
+        "protected": strength >= PROTECTED,
+        "dropped": claim.dropped,
+        "blocks": min(claim.length, line.length),
+        "requested": claim.length,
+        "ended": claim.ended,
+    }  # fmt: skip
+
+
+def _ledger(keeper: Keeper) -> Ledger:
+    assert keeper.ledger is not None
+    return keeper.ledger
+
+
+def _known(keeper: Keeper, message: Mapping[str, Any]) -> tuple[Ledger, Holder | None]:
+    ledger = _ledger(keeper)
+    return ledger, ledger.holder(owner_of(message.get("owner")))
+
+
+def _name(line: Line, claim: Claim) -> str:
+    names = line.outline if isinstance(line.outline, Mapping) else {}
+    return str(names.get(claim.span, claim.kind))
+
+
+def _is(line: Line, claim: Claim, name: object) -> bool:
+    if name is None:
+        return True
+    return claim.span == name if isinstance(name, int) else name in (_name(line, claim), claim.kind)
+
+
+def _answer(rows: list[Answer], asked: int | None = None) -> Row:
+    """The worst of several answers, with the longest prefix asked for and granted."""
+    worst = min(rows, key=lambda row: _WORST_FIRST.index(row.status))
+    requested = max(row.requested for row in rows) if asked is None else asked
+    granted = max(row.granted for row in rows)
+    status, reason = worst.status, worst.reason
+    if status == "accepted" and granted < requested:
+        status, reason = "deferred", "the other blocks are not cached"
+    return {"status": status, "requested": requested, "granted": granted, "reason": reason}
+
+
+def _done(count: int) -> Row:
+    return {"status": "accepted", "requested": count, "granted": count, "reason": None}
+
+
+def _unknown(reason: str) -> Row:
+    return {"status": "unknown", "requested": 0, "granted": 0, "reason": reason}
