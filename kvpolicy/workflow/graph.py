@@ -61,6 +61,7 @@ class Graph:
         self.loops_into = [[e for e in edges if self.edges[e].is_loop] for edges in self.into]
         self.is_loop = [edge.is_loop for edge in self.edges]
         self.waits_for_all = [self.joins.get(node) == AND for node in self.names]
+        self.has_calls = any(edge.calls for edge in self.edges)
         self.and_joins = [index for index, waits in enumerate(self.waits_for_all) if waits]
         self.ways = Ways(self.edges, self.targets, self.out_of, self.waits_for_all)
         self.times = [next((self.edges[e].times for e in edges if self.edges[e].times), None) for edges in self.into]

@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kvpolicy.request import Owner
 from kvpolicy.workflow.intervals import Openings
+from kvpolicy.workflow.pause import Pause
 from kvpolicy.workflow.phases import Call, Phases
-
-if TYPE_CHECKING:
-    from kvpolicy.workflow.pauses import Pause
 
 _NOTHING: Mapping[str, object] = {}
 
@@ -69,6 +66,10 @@ class Life:
         self.lingering_calls: list[Call] = []
         self.unclassified_until: float | None = None
         self.deadline: float | None = None
+
+    def heard(self) -> float:
+        """When it was last known to do something; requests that run are apart."""
+        return max(self.phases.at, self.first_seen if self.idle_since is None else self.idle_since)
 
     def place(self) -> str | None:
         """The workflow node it stands for: the stated one, else its agent's name."""

@@ -19,24 +19,13 @@ from collections.abc import Callable
 from kvpolicy.workflow.classes import Classes
 from kvpolicy.workflow.hazard import EDGES, Hazard
 from kvpolicy.workflow.life import Life
+from kvpolicy.workflow.pause import Pause
 from kvpolicy.workflow.phases import HUMAN_PAUSE, TOOL_PAUSE
 
 _PREVIOUS_S = (4.0, 8.0, 16.0, 40.0, 120.0)
 _OUTPUT_TOKENS = (50, 100, 200, 400, 800, 1600, 4000)
 _REQUESTS = (2, 5)
 _FOREVER_S = EDGES[-1]
-
-
-class Pause:
-    """One pause: since when, of which class, and up to which age its classes know of it."""
-
-    __slots__ = ("at", "hazard", "known", "open")
-
-    def __init__(self, at: float, hazard: Hazard) -> None:
-        self.at = at
-        self.hazard = hazard
-        self.known = 0.0
-        self.open = True
 
 
 class Pauses:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from kvpolicy.policy.model import NEVER, EventPattern, Subject
 from kvpolicy.workflow.durations import Series
@@ -16,15 +15,13 @@ from kvpolicy.workflow.events import conditions_hold
 from kvpolicy.workflow.hold import best_hold
 from kvpolicy.workflow.learned_times import HUMAN, TOOL
 from kvpolicy.workflow.life import Life
+from kvpolicy.workflow.moment import Moment
 from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, TOOL_PAUSE, Call
-
-if TYPE_CHECKING:
-    from kvpolicy.workflow.state import RunState
 
 _COUNTED = 1 << 53  # larger whole numbers, which a caller may state, are no floats any more
 
 
-def read(state: RunState, life: Life | None, function: str, argument: object, subject: Subject) -> float | None:
+def read(state: Moment, life: Life | None, function: str, argument: object, subject: Subject) -> float | None:
     """The value of `function`; None where there is no data, or no such function."""
     if function in ("mean", "p50", "p90", "p95", "count"):
         return _statistic(state, life, function, argument, subject)
@@ -32,7 +29,7 @@ def read(state: RunState, life: Life | None, function: str, argument: object, su
     return reader(state, life, argument, subject) if reader is not None else None
 
 
-def _statistic(state: RunState, life: Life | None, statistic: str, argument: object, subject: Subject) -> float | None:
+def _statistic(state: Moment, life: Life | None, statistic: str, argument: object, subject: Subject) -> float | None:
     """Several tools at once: the longest, that is the largest value; for `count`, that of the largest mean."""
     times = state.learned.times(subject.owner.tenant)
     kept = [s for s in times.of(str(argument), (c.tool for c in _calls(life))) if s.count]
@@ -50,7 +47,7 @@ def _calls(life: Life | None) -> list[Call]:
     return life.phases.calls or life.lingering_calls
 
 
-def _pauses(state: RunState, life: Life) -> Iterator[tuple[Series, float]]:
+def _pauses(state: Moment, life: Life) -> Iterator[tuple[Series, float]]:
     """The series of the pause the owner is in, and how long it has waited; one for each open call."""
     times = state.learned.times(life.owner.tenant)
     if life.phases.phase == TOOL_PAUSE:
@@ -60,17 +57,17 @@ def _pauses(state: RunState, life: Life) -> Iterator[tuple[Series, float]]:
         yield times.human, max(0.0, state.now - life.phases.at)
 
 
-def _idle(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+def _idle(state: Moment, life: Life | None, argument: object, subject: Subject) -> float:
     if life is None or life.running or life.idle_since is None:
         return 0.0
     return max(0.0, state.now - life.idle_since)
 
 
-def _age(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+def _age(state: Moment, life: Life | None, argument: object, subject: Subject) -> float:
     return 0.0 if life is None else max(0.0, state.now - life.first_seen)
 
 
-def _turns_ago(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+def _turns_ago(state: Moment, life: Life | None, argument: object, subject: Subject) -> float:
     turn = subject.attributes.get("turn")
     newest = None if life is None else life.attribute("turn")
     if not isinstance(turn, int) or not isinstance(newest, int):
@@ -78,12 +75,12 @@ def _turns_ago(state: RunState, life: Life | None, argument: object, subject: Su
     return float(min(max(0, newest - turn), _COUNTED))
 
 
-def _hits(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _hits(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     """How often the agent's spans of a kind were found cached by somebody who had not used them before."""
     return state.learned.cached(subject.owner, str(argument))
 
 
-def _fan_out(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+def _fan_out(state: Moment, life: Life | None, argument: object, subject: Subject) -> float:
     live = 0 if life is None else state.live_branches(life)
     return float(live or min(state.runs.fan_out(subject.owner, _place(life, subject)) or 1, _COUNTED))
 
@@ -97,11 +94,11 @@ def _place(life: Life | None, subject: Subject) -> str | None:
     return life.place() if life is not None else subject.owner.agent
 
 
-def _steps(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _steps(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     return state.runs.steps(subject.owner, _place(life, subject))
 
 
-def _pause_left(state: RunState, life: Life) -> float | None:
+def _pause_left(state: Moment, life: Life) -> float | None:
     """Median time left of the owner's pause; of several calls the longest."""
     phase = life.phases.phase
     if phase == RUNNING:
@@ -122,7 +119,7 @@ def _pause_left(state: RunState, life: Life) -> float | None:
     return longest
 
 
-def _next_use(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _next_use(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     steps = _steps(state, life, argument, subject)
     if steps == NEVER:
         return NEVER
@@ -137,7 +134,7 @@ def _next_use(state: RunState, life: Life | None, argument: object, subject: Sub
     return None if left is None else left + (steps - 1) * typical
 
 
-def _return_probability(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _return_probability(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     if life is None:
         return None
     if life.phases.phase == RUNNING:
@@ -150,13 +147,13 @@ def _return_probability(state: RunState, life: Life | None, argument: object, su
     return min(known) if known and len(known) == len(chances) else None
 
 
-def _reuse_probability(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _reuse_probability(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     if subject.attributes.get("status") == "pruned" or _steps(state, life, argument, subject) == NEVER:
         return 0.0
     return _return_probability(state, life, argument, subject)
 
 
-def _hit_density(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _hit_density(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     if life is None:
         return None
     if life.phases.phase == ENDED:
@@ -164,7 +161,7 @@ def _hit_density(state: RunState, life: Life | None, argument: object, subject: 
     return state.learned.pauses.density(life, state.now)
 
 
-def _best_hold(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _best_hold(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     calls = _calls(life)
     if not calls or subject.attributes.get("last_step") is True:
         return 0.0  # no tool runs, or nothing follows
@@ -174,7 +171,7 @@ def _best_hold(state: RunState, life: Life | None, argument: object, subject: Su
     return max(best_hold(next(times.of(TOOL, iter((c.tool,))), None), times.tools, gain) for c in calls)
 
 
-def _eta(state: RunState, life: Life | None, argument: object, subject: Subject) -> float | None:
+def _eta(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
     if life is None or not isinstance(argument, EventPattern):
         return None
     if argument.name == "tool_result":
@@ -200,11 +197,11 @@ def _eta(state: RunState, life: Life | None, argument: object, subject: Subject)
     return None
 
 
-def _pressure(state: RunState, life: Life | None, argument: object, subject: Subject) -> float:
+def _pressure(state: Moment, life: Life | None, argument: object, subject: Subject) -> float:
     return state.gauges.pressure(str(argument)) if state.gauges.pressure is not None else 0.0
 
 
-_Reader = Callable[["RunState", "Life | None", object, Subject], "float | None"]
+_Reader = Callable[[Moment, "Life | None", object, Subject], "float | None"]
 _READERS: dict[str, _Reader] = {
     "idle": _idle,
     "age": _age,

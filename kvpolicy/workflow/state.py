@@ -12,21 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from kvpolicy.policy.model import IntervalPattern, Opening, Subject
 from kvpolicy.request import Owner, Request
 from kvpolicy.workflow import signals
-from kvpolicy.workflow.branches import Branches
 from kvpolicy.workflow.early import Early
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.gauges import Gauges
 from kvpolicy.workflow.graph import Graph
-from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.life import Life
-from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, IDLE, RUNNING, TOOL_PAUSE
-from kvpolicy.workflow.runs import Runs
-from kvpolicy.workflow.transitions import Transitions
+from kvpolicy.workflow.moment import Moment
+from kvpolicy.workflow.phases import HUMAN_PAUSE, RUNNING, TOOL_PAUSE
 
 ToolCall = str | tuple[str | None, str | None]  # a tool's name, or (name, call id)
 
 
-class RunState:
+class RunState(Moment):
     """The state of all runs. `intervals`: those of the policy in force. `graph`: the workflow, if one is known.
 
     What happens is told by `arrive`, `touched`, `answer`, `cancel`, `observe` and `advance`; each returns the owners
@@ -36,22 +32,12 @@ class RunState:
     kind_blind = True
 
     def __init__(self, intervals: Iterable[IntervalPattern] = (), graph: Graph | None = None) -> None:
-        self._now = 0.0
+        super().__init__(intervals, graph)
         self._requests: dict[str, Life] = {}
-        self._branches = Branches()
         self._early = Early()
-        self.learned = Learned()
-        self._moves = Transitions(intervals, self.learned)
-        self._owners = self._moves.owners
-        self.runs = Runs(graph)
-        self.gauges: Gauges = Gauges()
+        self._silenced: list[Owner] = []
 
     # --- what rules read ----------------------------------------------------------------------------------
-
-    @property
-    def now(self) -> float:
-        """Seconds on the caller's clock."""
-        return self._now
 
     def opening(self, interval: IntervalPattern, subject: Subject) -> Opening | None:
         """The innermost opening of `interval` for the subject's owner; one in its grace only where none is open."""
@@ -72,29 +58,6 @@ class RunState:
         """A function of the language, see `policy.model.State.read`."""
         return signals.read(self, self._owners.lives.get(subject.owner), function, argument, subject)
 
-    def attributes(self, owner: Owner, branch: str | None = None) -> dict[str, object]:
-        """State attributes (branch, rank, score, status) of the owner's branch, or of the span's own `branch` label."""
-        label = branch if branch is not None else owner.branch
-        return {} if label is None else self._branches.attributes(owner, label)
-
-    def phase(self, owner: Owner) -> str:
-        """idle, running, tool_pause, human_pause or ended; an unknown owner is idle."""
-        life = self._owners.get(owner)
-        return IDLE if life is None else life.phases.phase
-
-    def idle_since(self, owner: Owner) -> float | None:
-        """When the owner's last answer ended; None while a request of it runs, or before its first."""
-        life = self._owners.get(owner)
-        return None if life is None or life.running else life.idle_since
-
-    def owners(self) -> tuple[Owner, ...]:
-        """Every owner known, oldest first."""
-        return tuple(self._owners.lives)
-
-    def live_branches(self, life: Life) -> int:
-        """How many owners forked from this one have not ended."""
-        return sum(child.phases.phase != ENDED for child in self._owners.children(life))
-
     # --- what happens -------------------------------------------------------------------------------------
 
     def watch(self, intervals: Iterable[IntervalPattern]) -> None:
@@ -107,7 +70,19 @@ class RunState:
         if now > self._now:
             self._now = now
             self.learned.pauses.advance(now)
+            for owner in self.runs.fallen_silent(now):
+                mates = list(self._owners.of_run(owner))
+                if any(life.running for life in mates):
+                    self.runs.heard(owner, now)  # an answer takes that long
+                else:
+                    self._silenced += (life.owner for life in mates)
         return self._moves.lapse(self._now)
+
+    def silenced(self) -> tuple[Owner, ...]:
+        """Owners of runs that fell silent since this was last asked: what rules said of the run's next steps is no
+        longer so."""
+        owners, self._silenced = tuple(self._silenced), []
+        return owners
 
     def know(self, owner: Owner) -> None:
         """Let events address an owner of whom no request has come yet."""
@@ -127,6 +102,7 @@ class RunState:
         if isinstance(node, str) and node != life.node:
             self._owners.move(life, node)
         self.learned.pauses.returned(life, self._now)
+        known = request.id in life.running  # the same request, sent again
         life.running[request.id] = None
         self._requests[request.id] = life
         life.unclassified_until = None
@@ -139,7 +115,7 @@ class RunState:
             self._moves.apply(life, Event(at, "turn_start"))
         elif phases.phase != RUNNING:
             self._moves.enter(life, RUNNING, at)
-        life.turns += 1
+        life.turns += not known
         self.runs.arrived(life.owner, life.place(), at)
         return changed
 
@@ -235,10 +211,6 @@ class RunState:
         """A span of this kind was found cached by an owner who had not used it before: others had left it there."""
         self.learned.found_cached(owner, kind)
 
-    def run_mates(self, owner: Owner) -> tuple[Owner, ...]:
-        """All owners of the same run (of the same session, where there is none), this one included."""
-        return tuple(life.owner for life in self._owners.of_run(owner))
-
     def forget(self, owner: Owner) -> None:
         """Nothing of the owner is kept but what was learned; an open pause counts as one that never ended."""
         life = self._owners.get(owner)
@@ -254,8 +226,9 @@ class RunState:
         gone = [
             life.owner
             for life in self._owners.lives.values()
-            if not life.running and self._now - max(life.phases.at, life.idle_since or life.first_seen) >= idle_for
+            if not life.running and self._now - life.heard() >= idle_for
         ]
+        self.runs.reap(self._now, idle_for)
         for owner in gone:
             self.forget(owner)
         return tuple(gone)
