@@ -219,6 +219,8 @@ def test_best_hold_is_the_utility_maximum_among_observed_durations() -> None:
     assert best_hold(known, known, 0.5) == 0.0  # no hold pays
     few = series(*[50.0] * 5)
     assert best_hold(few, known, 10.0) == 4.0  # too little of its own
+    assert best_hold(series(*[50.0] * 100), known, 1000.0) == 100.0  # still too little
+    assert best_hold(series(*[50.0] * 101), known, 1000.0) == 50.0  # K = 100
 
 
 @given(st.lists(st.integers(0, 60), min_size=101, max_size=160), st.lists(st.integers(0, 200), min_size=1, max_size=6))
