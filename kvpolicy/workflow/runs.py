@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kvpolicy.request import Owner
+from kvpolicy.workflow.chance import visit_probability
 from kvpolicy.workflow.edge_history import EdgeHistory
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
@@ -143,6 +144,16 @@ class Runs:
         if standing is None or standing.position is None or node is None:
             return None
         return standing.position.steps(node)
+
+    def chance(self, owner: Owner, node: str | None) -> float | None:
+        """P(`node` starts once more in the owner's run); None without a graph that has this node."""
+        standing = self.standing(owner)
+        position = None if standing is None else standing.position
+        index = None if position is None or node is None else position.graph.find(node)
+        if position is None or index is None:
+            return None
+        taken = self.history.taken(owner.tenant) if position.graph is self.graph else ()
+        return visit_probability(position, index, taken)
 
     def fan_out(self, owner: Owner, node: str | None) -> int | None:
         """How many instances of `node` the graph or the run tells of."""

@@ -7,16 +7,16 @@ gives the same answers. None where there is no data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from kvpolicy.policy.model import NEVER, EventPattern, Subject
-from kvpolicy.workflow.durations import Series
+from kvpolicy.workflow.course import chance_of_node, pause_left, pauses, place, until_node
 from kvpolicy.workflow.events import conditions_hold
 from kvpolicy.workflow.hold import best_hold
 from kvpolicy.workflow.learned_times import HUMAN, TOOL
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.moment import Moment
-from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, TOOL_PAUSE, Call
+from kvpolicy.workflow.phases import ENDED, HUMAN_PAUSE, RUNNING, Call
 
 _COUNTED = 1 << 53  # larger whole numbers, which a caller may state, are no floats any more
 
@@ -47,16 +47,6 @@ def _calls(life: Life | None) -> list[Call]:
     return life.phases.calls or life.lingering_calls
 
 
-def _pauses(state: Moment, life: Life) -> Iterator[tuple[Series, float]]:
-    """The series of the pause the owner is in, and how long it has waited; one for each open call."""
-    times = state.learned.times(life.owner.tenant)
-    if life.phases.phase == TOOL_PAUSE:
-        for call in life.phases.calls:
-            yield times.best_known(TOOL, call.tool), max(0.0, state.now - call.at)
-    elif life.phases.phase == HUMAN_PAUSE:
-        yield times.human, max(0.0, state.now - life.phases.at)
-
-
 def _idle(state: Moment, life: Life | None, argument: object, subject: Subject) -> float:
     if life is None or life.running or life.idle_since is None:
         return 0.0
@@ -82,41 +72,11 @@ def _hits(state: Moment, life: Life | None, argument: object, subject: Subject) 
 
 def _fan_out(state: Moment, life: Life | None, argument: object, subject: Subject) -> float:
     live = 0 if life is None else state.live_branches(life)
-    return float(live or min(state.runs.fan_out(subject.owner, _place(life, subject)) or 1, _COUNTED))
-
-
-def _place(life: Life | None, subject: Subject) -> str | None:
-    """The workflow node a span belongs to: its own, its request's, else its agent."""
-    for name in ("node", "agent"):
-        value = subject.attributes.get(name)
-        if isinstance(value, str):
-            return value
-    return life.place() if life is not None else subject.owner.agent
+    return float(live or min(state.runs.fan_out(subject.owner, place(life, subject)) or 1, _COUNTED))
 
 
 def _steps(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
-    return state.runs.steps(subject.owner, _place(life, subject))
-
-
-def _pause_left(state: Moment, life: Life) -> float | None:
-    """Median time left of the owner's pause; of several calls the longest."""
-    phase = life.phases.phase
-    if phase == RUNNING:
-        return 0.0
-    if phase == ENDED:
-        return NEVER
-    longest: float | None = None
-    calls = iter(life.phases.calls)
-    for series, waited in _pauses(state, life):
-        call = next(calls, None)
-        if call is not None and call.eta is not None:
-            left: float | None = max(0.0, call.eta - waited)
-        else:
-            left = series.remaining(waited, state.now)
-        if left is None:
-            return None
-        longest = left if longest is None else max(longest, left)
-    return longest
+    return state.runs.steps(subject.owner, place(life, subject))
 
 
 def _next_use(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
@@ -124,14 +84,9 @@ def _next_use(state: Moment, life: Life | None, argument: object, subject: Subje
     if steps == NEVER:
         return NEVER
     if steps is None or steps < 1:
-        return None if life is None else _pause_left(state, life)
-    series = state.learned.times(subject.owner.tenant).step
-    typical = series.percentile(50)
-    if typical is None:
-        return None
-    started = state.runs.latest_start(subject.owner)
-    left = typical if started is None else series.remaining(max(0.0, state.now - started), state.now)
-    return None if left is None else left + (steps - 1) * typical
+        return None if life is None else pause_left(state, life)
+    ahead = until_node(state, subject.owner, place(life, subject))
+    return None if ahead is None else ahead[0]
 
 
 def _return_probability(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
@@ -142,15 +97,28 @@ def _return_probability(state: Moment, life: Life | None, argument: object, subj
     if life.phases.phase == ENDED:
         return 0.0
     within = float(argument) if isinstance(argument, int | float) else math.inf
-    chances = [series.return_probability(waited, within, state.now) for series, waited in _pauses(state, life)]
+    chances = [series.return_probability(waited, within, state.now) for series, waited in pauses(state, life)]
     known = [chance for chance in chances if chance is not None]
     return min(known) if known and len(known) == len(chances) else None
 
 
 def _reuse_probability(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
-    if subject.attributes.get("status") == "pruned" or _steps(state, life, argument, subject) == NEVER:
+    """Over the graph where the span's step does not run; a branch counts by its score beside the best one's."""
+    steps = _steps(state, life, argument, subject)
+    if subject.attributes.get("status") == "pruned" or steps == NEVER:
         return 0.0
-    return _return_probability(state, life, argument, subject)
+    if life is not None and life.phases.phase == ENDED:
+        return 0.0
+    chance: float | None
+    if steps is None or steps < 1:
+        chance = _return_probability(state, life, argument, subject)
+    else:
+        within = float(argument) if isinstance(argument, int | float) else math.inf
+        chance = chance_of_node(state, subject.owner, place(life, subject), within)
+    branch = subject.attributes.get("branch")
+    if chance is not None and isinstance(branch, str):
+        chance *= state.standing_of_score(subject.owner, branch)
+    return chance
 
 
 def _hit_density(state: Moment, life: Life | None, argument: object, subject: Subject) -> float | None:
