@@ -91,7 +91,12 @@ class Stepped:
             kv_cache_tensors=[],
             kv_cache_groups=[KVCacheGroupSpec([f"layer.{name}"], specs[name]) for name in groups],
         )
-        classes = {"plain": ours.PlainScheduler, "async": ours.AsyncScheduler, "stock": Stock, "stock-async": StockAsync}
+        classes = {
+            "plain": ours.PlainScheduler,
+            "async": ours.AsyncScheduler,
+            "stock": Stock,
+            "stock-async": StockAsync,
+        }
         self.scheduler = classes[kind](
             vllm_config=config,
             kv_cache_config=kv,
@@ -100,7 +105,7 @@ class Stepped:
             hash_block_size=SIZE,
             log_stats=True,
         )
-        if self.scheduler.__class__ in (ours.PlainScheduler, ours.AsyncScheduler):
+        if kind in ("plain", "async"):
             self.scheduler._kvp = attach(self.scheduler, "test", lambda: self.now)
         self.hasher = get_request_block_hasher(SIZE, sha256)
         self.pool = self.scheduler.kv_cache_manager.block_pool
