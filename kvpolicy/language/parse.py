@@ -6,9 +6,9 @@ Text comes from `load` or a caller; the tree goes to `check` and `policy.compile
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
@@ -19,6 +19,7 @@ from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.build import Builder
 from kvpolicy.language.build_rules import LayerBlock, flat
+from kvpolicy.language.collector import stopped
 from kvpolicy.language.grammar import parser
 from kvpolicy.language.recover import Recovery
 
@@ -26,10 +27,10 @@ LARGEST_TEXT = 4 * 1024 * 1024  # bytes
 MOST_RULES = 20_000  # of one set of files: beyond, comparing rules with each other would take minutes
 _MANY = 1000  # open parentheses
 _MOST_BLOCKS = 2 * MOST_RULES  # `{` of one text, tests and limits included: told before minutes of parsing
-_BLOCKS = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\{')
+_BLOCKS = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\bin\s*\{|\{')  # a set, `in {…}`, is no block
 _PARENTHESES = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|[()]')
 T = TypeVar("T")
-_LARGE = 20_000  # characters from which the collector is stopped while parsing
+_LARGE = 20_000  # characters from which the collector is stopped
 _LOCK = Lock()  # one transformer serves every call
 
 
@@ -55,17 +56,8 @@ def parse(text: str, name: str) -> ParseResult:
         lark, builder = parser()
         builder.begin(name)
         recovery = Recovery(text, name, builder.faults)
-        # The collector would walk the growing tree again and again: a third of the time of a large parse.
-        stopped = len(text) > _LARGE and gc.isenabled()
-        if stopped:
-            gc.disable()
-        try:
+        with stopped(where=len(text) > _LARGE), suppress(UnexpectedInput):  # recorded by `recovery`, which gave up
             lark.parse(text, on_error=recovery.on_error)
-        except UnexpectedInput:
-            pass  # recorded by `recovery`, which gave up
-        finally:
-            if stopped:
-                gc.enable()
         file = _file(text, name, builder)
         faults = sorted((*builder.faults, *recovery.faults), key=lambda fault: fault.place)
     if not faults and not (file.rules or file.limits or file.tests or file.uses or file.lets or file.workflows):

@@ -7,6 +7,7 @@ meaning to.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 
 from kvpolicy.faults import Place
@@ -20,6 +21,7 @@ from kvpolicy.policy.limits import compile_limit
 from kvpolicy.policy.matching import matcher
 from kvpolicy.policy.model import EventPattern, IntervalPattern
 from kvpolicy.policy.order import Order
+from kvpolicy.policy.over import Over, closed, numbered
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.settle import Lets, event_pattern, fault, settle
 from kvpolicy.policy.terms import Constant, Term, normal
@@ -103,7 +105,6 @@ class Pool:
             interval=None if rule.interval is None else self._interval(rule.interval, group),
             guard=None if rule.guard is None else self._guard(settle(rule.guard, self.lets, group)),
             values={d.property: compile_value(d, self.lets, group) for d in rule.declarations},
-            over=frozenset(".".join(path) for path in rule.over),
         )
 
     def _guard(self, term: Term) -> Guard:
@@ -124,10 +125,13 @@ class Pool:
 
 
 def _close_over(rules: list[Rule], files: syntax.FileSet, layers: LayerOrder) -> list[Rule]:
-    """Replace the `over` paths as written by the names of the rules meant, closed transitively."""
+    """Replace the `over` paths as written by the rules meant, closed transitively."""
     by_name = {r.name: r for r in rules if r.label}
     by_layer = {f"{r.layer_name}.{r.label}": r for r in rules if r.label}
-    direct: dict[str, set[str]] = {}
+    order = numbered(rules, [len(r.matches) for r in rules])
+    number = {id(rule): at for at, rule in enumerate(order)}
+    over: dict[int, int] = {}
+    under: dict[int, int] = {}
     for rule, place, path in _written_over(rules, files):
         inner = f"{rule.group}.{path}" if rule.group else path
         target = next((table[p] for p in (inner, path) for table in (by_name, by_layer) if p in table), None)
@@ -139,15 +143,14 @@ def _close_over(rules: list[Rule], files: syntax.FileSet, layers: LayerOrder) ->
                 place,
                 f"'{rule.name}' cannot go over '{target.name}': layer {target.layer_name} comes later and wins anyway",
             )
-        direct.setdefault(rule.name, set()).add(target.name)
-    closed = {name: frozenset(_reach(name, direct)) for name in direct}
-    return [
-        Rule(
-            r.name, r.group, r.label, r.layer, r.place, r.matches, r.interval, r.guard, r.values,
-            closed.get(r.name, frozenset()),
-        )
-        for r in rules
-    ]  # fmt: skip
+        winner, loser = number[id(rule)], number[id(target)]
+        over[winner] = over.get(winner, 0) | 1 << loser
+        under[loser] = under.get(loser, 0) | 1 << winner
+    if not over:
+        return rules
+    names, numbers = [r.name for r in order], {r.name: at for at, r in enumerate(order) if r.label}
+    beaten, beating = closed(over, len(order)), closed(under, len(order))
+    return [replace(r, over=Over(names, numbers, beaten[number[id(r)]], beating[number[id(r)]])) for r in rules]
 
 
 def _written_over(rules: list[Rule], files: syntax.FileSet) -> Iterator[tuple[Rule, Place, str]]:
@@ -156,17 +159,6 @@ def _written_over(rules: list[Rule], files: syntax.FileSet) -> Iterator[tuple[Ru
         places = source.over_places or (source.place,) * len(source.over)
         for path, place in zip(source.over, places, strict=True):
             yield rule, place, ".".join(path)
-
-
-def _reach(start: str, edges: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    waiting = [*edges[start]]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += edges.get(name, ())
-    return found
 
 
 def _name_of(files: list[syntax.File]) -> str:

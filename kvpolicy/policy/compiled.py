@@ -10,6 +10,7 @@ from kvpolicy.policy.code import Code
 from kvpolicy.policy.layers import Layer, shown
 from kvpolicy.policy.matching import Matcher
 from kvpolicy.policy.model import IntervalPattern, State, Subject
+from kvpolicy.policy.over import NOTHING, Over
 from kvpolicy.policy.terms import Term
 
 
@@ -51,7 +52,7 @@ class Guard:
 class Rule:
     """One rule: name as messages give it, layer, selector, interval, guard and values.
 
-    over: names of the rules it is written over, closed transitively.
+    over: the rules it is written over, closed transitively.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Rule:
     interval: IntervalPattern | None
     guard: Guard | None
     values: Mapping[str, Value]
-    over: frozenset[str] = frozenset()
+    over: Over = NOTHING
 
     def matches_span(self, kind: str, attributes: Mapping[str, object]) -> bool:
         """Whether the selector reaches a span."""

@@ -172,3 +172,13 @@ def test_a_cycle_of_precedence_is_found():
     assert sorted(names) == ["a", "b", "c"]
     assert all(reason(policy, x, y) for x, y in zip(names, [*names[1:], names[0]], strict=True))
     assert not rules("a: any { priority: 1 }\nb: turn { priority: 2 }").order.cycle(policy.rules[:0])
+
+
+def test_two_rules_in_one_line_are_two_rules() -> None:
+    """Rules without a label are called after their line; what one is written over says nothing of its neighbour."""
+    policy = rules("a: turn { priority: 40 }\nturn over a { priority: 50 } tools { priority: 60 }\n")
+    assert [(set(rule.over), rule.matches[0].kind) for rule in policy.rules] == [
+        (set(), "turn"),
+        ({"a"}, "turn"),
+        (set(), "tools"),
+    ]

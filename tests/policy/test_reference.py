@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -30,7 +29,7 @@ def plain(value: object) -> object:
 def named(verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
     """Verdicts without the lines of limits, which move with the text."""
     return {
-        name: replace(v, limited_by=v.limited_by and "limit", rule="limit" if v.rule == v.limited_by else v.rule)
+        name: v._replace(limited_by=v.limited_by and "limit", rule="limit" if v.rule == v.limited_by else v.rule)
         for name, v in verdicts.items()
     }
 

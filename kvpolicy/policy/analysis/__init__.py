@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvpolicy.faults import Diagnostic, PolicyFault
+from kvpolicy.language.collector import stopped
 from kvpolicy.language.syntax import FileSet
 from kvpolicy.policy.analysis.bounds import holds_beyond_bounds, limits_crossed, more_than_fits
 from kvpolicy.policy.analysis.disagree import disagreements
@@ -19,6 +20,7 @@ from kvpolicy.policy.analysis.reach import events_that_cannot_follow, matches_no
 from kvpolicy.policy.analysis.view import View, view_of
 from kvpolicy.policy.compile import compile
 
+_MANY = 500  # rules from which the collector is stopped
 Question = Callable[[View], list[Diagnostic]]
 
 QUESTIONS: tuple[Question, ...] = (
@@ -40,13 +42,14 @@ QUESTIONS: tuple[Question, ...] = (
 def analyse(files: FileSet) -> tuple[Diagnostic, ...]:
     """Every fault of the rules, by place. Where precedence runs in a circle nothing else is asked, for no other
     answer would hold."""
-    try:
-        policy = compile(files)
-    except PolicyFault as fault:
-        return fault.diagnostics
-    view = view_of(policy)
-    found = precedence_cycles(view)
-    if not found:
-        for question in QUESTIONS:
-            found += question(view)
+    with stopped(where=sum(len(member.file.rules) for member in files.members) > _MANY):
+        try:
+            policy = compile(files)
+        except PolicyFault as fault:
+            return fault.diagnostics
+        view = view_of(policy)
+        found = precedence_cycles(view)
+        if not found:
+            for question in QUESTIONS:
+                found += question(view)
     return tuple(sorted(found, key=lambda fault: (fault.place, fault.code)))

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kvpolicy import words
-from kvpolicy.policy.analysis.bits import bits_of
 from kvpolicy.policy.analysis.facets import FEW
 from kvpolicy.policy.analysis.ranges import Values
+from kvpolicy.policy.bits import bits_of
 from kvpolicy.policy.domain import Domain
 from kvpolicy.policy.matching import Matcher
 

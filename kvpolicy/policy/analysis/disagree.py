@@ -8,10 +8,10 @@ from itertools import islice
 from kvpolicy.faults import Diagnostic, Note, Place
 from kvpolicy.language import codes
 from kvpolicy.language.load import group_name
-from kvpolicy.policy.analysis.bits import members
 from kvpolicy.policy.analysis.meeting import witness
 from kvpolicy.policy.analysis.remedy import remedies
 from kvpolicy.policy.analysis.view import View, called
+from kvpolicy.policy.bits import members
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.order import disjoint
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kvpolicy.policy.analysis.bits import bits_of
+from kvpolicy.policy.bits import bits_of
 from kvpolicy.policy.model import IntervalPattern
 from kvpolicy.policy.order import guard_implies, guards_exclude, interval_implies, phase_of
 from kvpolicy.policy.terms import Term, negation, parts

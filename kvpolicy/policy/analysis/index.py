@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvpolicy.policy.analysis.bits import bits_of, members
 from kvpolicy.policy.analysis.crossing import Crossing
 from kvpolicy.policy.analysis.facets import FEW, guards, intervals
+from kvpolicy.policy.bits import bits_of, members
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.layers import Layer
 from kvpolicy.policy.order import Order, implies
+from kvpolicy.policy.over import numbered
 
 
 class Index:
@@ -21,7 +22,8 @@ class Index:
     attribute are compared pair by pair."""
 
     def __init__(self, rules: Iterable[Rule], order: Order, few: int = FEW) -> None:
-        self.rules = sorted(rules, key=lambda rule: -len(rule.matches))
+        rows = list(rules)
+        self.rules = numbered(rows, [len(rule.matches) for rule in rows])
         self.number = {id(rule): i for i, rule in enumerate(self.rules)}
         self._crossing = Crossing(self.rules, few)
         self._guards = guards([rule.condition for rule in self.rules], few)
@@ -30,10 +32,8 @@ class Index:
         size = len(self.rules)
         self.always = bits_of((i for i, r in enumerate(self.rules) if r.guard is None and r.interval is None), size)
         by_layer: dict[Layer, list[int]] = {}
-        by_name: dict[str, int] = {}
         for i, rule in enumerate(self.rules):
             by_layer.setdefault(rule.layer, []).append(i)
-            by_name[rule.name] = i
         have = {layer: bits_of(some, size) for layer, some in by_layer.items()}
         self._same: dict[Layer, int] = have
         self._later: dict[Layer, int] = {}
@@ -46,15 +46,6 @@ class Index:
                 elif not order.layers.ordered(other, layer):
                     unordered |= bits
             self._later[layer], self._unordered[layer] = later, unordered
-        self._over = [0] * size
-        below: list[list[int]] = [[] for _ in self.rules]
-        for i, rule in enumerate(self.rules):
-            if rule.over:
-                beaten = [by_name[name] for name in rule.over if name in by_name]
-                self._over[i] = bits_of(beaten, size)
-                for j in beaten:
-                    below[j].append(i)
-        self._below = [bits_of(some, size) if some else 0 for some in below]
         self._implied: dict[int, int] = {}
         self._implying: dict[int, int] = {}
 
@@ -86,15 +77,15 @@ class Index:
 
     def over(self, at: int) -> int:
         """The rules that this one is written over."""
-        return self._over[at]
+        return self.rules[at].over.bits
 
     def under(self, at: int) -> int:
         """The rules that are written over this one."""
-        return self._below[at]
+        return self.rules[at].over.under
 
     def overruling(self, at: int) -> int:
         """The rules that beat this one by `over` or by their layer."""
-        return self._below[at] | (self._later[self.rules[at].layer] & ~self._over[at])
+        return self.rules[at].over.under | (self._later[self.rules[at].layer] & ~self.rules[at].over.bits)
 
     def implied(self, at: int) -> int:
         """The rules that stand wherever this one does, of those that can meet it."""
@@ -110,12 +101,12 @@ class Index:
 
     def narrower(self, at: int) -> int:
         """The rules that beat this one because they are narrower."""
-        free = self.together(at) & ~self._over[at] & ~self._below[at]
+        free = self.together(at) & ~self.over(at) & ~self.under(at)
         return self.implying(at) & ~self.implied(at) & free if free else 0
 
     def broader(self, at: int) -> int:
         """The rules that this one beats because it is narrower."""
-        free = self.together(at) & ~self._over[at] & ~self._below[at]
+        free = self.together(at) & ~self.over(at) & ~self.under(at)
         return self.implied(at) & ~self.implying(at) & free if free else 0
 
     def surely_implied(self, at: int) -> int:

@@ -7,8 +7,8 @@ from itertools import islice
 
 from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes
-from kvpolicy.policy.analysis.bits import circles_of, members
 from kvpolicy.policy.analysis.view import View, called
+from kvpolicy.policy.bits import circles_of, members
 from kvpolicy.policy.compiled import Rule
 
 _LOOKED_AT = 64
@@ -34,31 +34,17 @@ def precedence_cycles(view: View) -> list[Diagnostic]:
 
 def _edges(view: View, name: str) -> tuple[Callable[[int], int], Callable[[int], int]]:
     """Per rule that sets a property, those of the same layer, or of layers without an order, that it beats and that
-    beat it: as written, and as narrower."""
-    index, setting, layers = view.index, view.setting[name], view.policy.order.layers
+    beat it: by `over`, and as narrower."""
+    index, setting = view.index, view.setting[name]
     over = {rule.layer for rule in view.by_property[name] if rule.over}
-    by_name = {rule.name: rule for rule in view.by_property[name]}
-    outward: dict[int, int] = {}
-    inward: dict[int, int] = {}
-    for rule in view.by_property[name]:
-        written = {path[-1] for path in view.written[id(rule)].over}  # compiled, `over` leads to all that lies behind
-        if not written:
-            continue
-        targets = [by_name[path] for path in sorted(rule.over) if path in by_name]
-        direct = [target for target in targets if target.label in written]
-        for target in direct or targets:
-            if not layers.is_later(rule.layer, target.layer):
-                at, below = index.number[id(rule)], index.number[id(target)]
-                outward[at] = outward.get(at, 0) | 1 << below
-                inward[below] = inward.get(below, 0) | 1 << at
 
     def after(at: int) -> int:
-        narrow = index.broader(at) & setting if index.rules[at].layer in over else 0
-        return outward.get(at, 0) | narrow
+        narrow = index.broader(at) if index.rules[at].layer in over else 0
+        return ((index.over(at) & (index.together(at) | index.unordered(at))) | narrow) & setting
 
     def before(at: int) -> int:
-        narrow = index.narrower(at) & setting if index.rules[at].layer in over else 0
-        return inward.get(at, 0) | narrow
+        narrow = index.narrower(at) if index.rules[at].layer in over else 0
+        return ((index.under(at) & (index.together(at) | index.unordered(at))) | narrow) & setting
 
     return after, before
 
@@ -70,7 +56,7 @@ def _round(view: View, part: int, after: Callable[[int], int]) -> list[Rule]:
     came: dict[int, int] = {}
     waiting, unseen = [start], part & ~(1 << start)
     for at in waiting:
-        ways = after(at)
+        ways = _written(view, at, after(at))
         if ways >> start & 1:
             way = [at]
             while way[-1] != start:
@@ -81,6 +67,16 @@ def _round(view: View, part: int, after: Callable[[int], int]) -> list[Rule]:
             waiting.append(step)
         unseen &= ~ways
     return [rules[start]]  # pragma: no cover - a circle leads back
+
+
+def _written(view: View, at: int, ways: int) -> int:
+    """Where a rule goes over others by name and by way of these over more, only what it names: so the circle is told
+    as it is written."""
+    index = view.index
+    below = ways & index.over(at)
+    labels = {path[-1] for path in view.written[id(index.rules[at])].over}
+    named = index.bits(rule for rule in index.of(below) if rule.label in labels) if below else 0
+    return ways & ~below | (named or below)
 
 
 def _tell(names: list[str], circle: list[Rule]) -> Diagnostic:

@@ -6,8 +6,8 @@ from kvpolicy import words
 from kvpolicy.directive import DROP, NORMAL, Retention, Ttl
 from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes
-from kvpolicy.policy.analysis.bits import members
 from kvpolicy.policy.analysis.view import ALL_KINDS, View, called, fixed_value, kinds_of
+from kvpolicy.policy.bits import members
 from kvpolicy.policy.compiled import DEFAULT, Rule
 from kvpolicy.policy.order import disjoint
 

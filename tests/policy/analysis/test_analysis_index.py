@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kvpolicy.language.load import load_text
 from kvpolicy.policy.analysis import analyse
-from kvpolicy.policy.analysis.bits import bits_of, circles_of, members
 from kvpolicy.policy.analysis.disagree import disagreements
 from kvpolicy.policy.analysis.precedence import never_deciding, precedence_cycles
 from kvpolicy.policy.analysis.view import View, view_of
+from kvpolicy.policy.bits import bits_of, circles_of, members
 from kvpolicy.policy.compile import compile
 from tests.bench.policies import GENERATORS
 from tests.policy.analysis import pairwise
