@@ -78,8 +78,9 @@ class Engine:
     policy: a Policy, whatever `load` takes, or None for the engine alone. adapter: the name of one whose engine runs
     in this process. blocks, cpu_blocks, disk_blocks: sizes of the tiers, in blocks; block_size: tokens of a block.
     budget: the share of `blocks` that may be protected where the policy states none. clock: seconds, for calls that
-    state no `now`; by default those since the engine began. Raises PolicyFault and InputFault as `load` does, and
-    InputFault for an adapter that is not there, or that only carries plans to an engine elsewhere.
+    state no `now`; by default those since the engine began. prior: learned times that a new tenant begins with (see
+    `export_learned`); by default with none. Raises PolicyFault and InputFault as `load` does, and InputFault for an
+    adapter that is not there, or that only carries plans to an engine elsewhere.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Engine:
         disk_blocks: int = 0,
         budget: float = BUDGET,
         clock: Callable[[], float] | None = None,
+        prior: Mapping[str, Any] | None = None,
     ) -> None:
         self.policy = load(policy) if isinstance(policy, str | PathLike) else policy
         found = find_adapter(adapter)
@@ -109,6 +111,7 @@ class Engine:
             disk_blocks=disk_blocks,
             budget=budget,
         )
+        self.steering.state.learned.begin_with(prior)
         self.block_size = block_size
         began = time.monotonic()
         self._clock = clock if clock is not None else lambda: time.monotonic() - began
@@ -234,6 +237,24 @@ class Engine:
         """Take all protection back at once; requests that run are not hurt. Returns how many prompts lost some."""
         with self._lock:
             return self.steering.release_all(self._at(now))
+
+    # --- learned times --------------------------------------------------------------------------------------
+
+    def export_learned(self, tenant: str = "default") -> dict[str, Any]:
+        """What was learned of a tenant's tools, steps and humans, as a JSON document (see `kvpolicy.workflow.keep`)."""
+        with self._lock:
+            return self.steering.state.learned.export(tenant)
+
+    def load_learned(self, document: Mapping[str, Any], tenant: str | None = None) -> None:
+        """Take a document of `export_learned` in place of what was learned of its tenant, or of `tenant`. Raises
+        InputFault, changing nothing, for one that does not fit."""
+        with self._lock:
+            self.steering.state.learned.load(document, tenant)
+
+    def reset_learned(self, tenant: str = "default") -> None:
+        """Forget what was learned of a tenant: it begins as a new one does."""
+        with self._lock:
+            self.steering.state.learned.reset(tenant)
 
     # --- inside -------------------------------------------------------------------------------------------
 

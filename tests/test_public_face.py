@@ -64,10 +64,13 @@ def test_calls_and_their_arguments() -> None:
         "advance": ["now"],
         "cancel": ["request_id", "now"],
         "event": ["event", "now", "attributes"],
+        "export_learned": ["tenant"],
         "finish": ["request_id", "tool_calls", "finished", "parts", "now"],
+        "load_learned": ["document", "tenant"],
         "plan": ["request", "now"],
         "release_all": ["now"],
         "request": ["request", "tokens", "hashes", "now"],
+        "reset_learned": ["tenant"],
         "run": ["workflow", "session", "run", "agent", "tenant"],
         "stats": [],
     }
@@ -340,3 +343,33 @@ def test_threads() -> None:
         thread.join()
     stats = engine.stats()
     assert stats["failures"] == 0 and stats["requests"] == 80 and stats["requests_remembered"] == 0
+
+
+def test_learned_times_are_taken_along_to_another_engine_and_given_to_new_tenants() -> None:
+    text = "on tool_call until tool_result { turn { retention: hold p95(tool.duration) else 1s } }\n"
+    engine = Engine(text, blocks=100)
+    engine.request(request("r1"), list(range(64)), now=0.0)
+    engine.finish("r1", tool_calls=["build"], now=1.0)
+    engine.request(request("r2"), list(range(64)), now=31.0)
+    document = engine.export_learned()
+
+    def held(other: Engine, tenant: str = "default") -> float:
+        asked = Request("r", Owner(tenant=tenant, session="new"), 64, 16)
+        other.request(asked, list(range(64)), now=100.0)
+        other.finish("r", tool_calls=["build"], now=100.0)
+        (directive,) = other.plan(asked).directives
+        assert isinstance(directive.protected_until, float)
+        return directive.protected_until - 100.0
+
+    fresh = Engine(text, blocks=100)
+    assert held(fresh) == 1.0
+    fresh.load_learned(document)
+    fresh.load_learned(document, "third")
+    assert (held(fresh), held(fresh, "third"), held(fresh, "other")) == (30.0, 30.0, 1.0)
+    fresh.reset_learned()
+    assert fresh.export_learned() == Engine(text).export_learned()
+    assert held(Engine(text, blocks=100, prior=document), "whoever") == 30.0
+    with pytest.raises(InputFault, match="version"):
+        fresh.load_learned({**document, "version": 99})
+    with pytest.raises(InputFault, match="version"):
+        Engine(text, prior={})

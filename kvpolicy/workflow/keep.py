@@ -36,7 +36,7 @@ def export(learned: Learned, tenant: str) -> dict[str, Any]:
     return {
         "version": VERSION,
         "tenant": tenant,
-        **{name: {key: _row(s) for key, s in getattr(times, name).items()} for name in _NAMED},
+        **{name: {key: _row(s) for key, s in getattr(times, name).items() if s.weight} for name in _NAMED},
         **{name: _row(getattr(times, name)) for name in _SINGLE},
         "sessions": learned.memoryfulness(tenant).state(),
         "pauses": [_class_row(*row) for row in learned.pauses.classes(tenant).rows()],

@@ -31,13 +31,23 @@ class Learned:
 
     def __init__(self, half_life: float = HALF_LIFE_S, prior: Mapping[str, Any] | None = None) -> None:
         self.half_life = half_life
-        self._prior = prior
+        self._prior: Mapping[str, Any] | None = None
         self.pauses = Pauses(self._fresh_classes)
         self._times: dict[str, LearnedTimes] = {}
         self._memory: dict[str, Memoryfulness] = {}
         self._found: dict[tuple[str, str | None], dict[str, int]] = {}  # by tenant and agent, the longest unused first
         if prior is not None:
-            self._fresh_times()
+            self.begin_with(prior)
+
+    def begin_with(self, prior: Mapping[str, Any] | None) -> None:
+        """Tenants of whom nothing is known yet begin with this document of one tenant from now on; None: with nothing.
+        Raises InputFault, changing nothing, for one that does not fit."""
+        if prior is not None:
+            from kvpolicy.workflow import keep
+
+            keep.times_of(prior)
+            keep.classes_of(prior)
+        self._prior = prior
 
     # --- what is kept of a tenant ---------------------------------------------------------------------------
 
