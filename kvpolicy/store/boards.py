@@ -95,12 +95,14 @@ class Boards:
         self._enter(board, version)
         return Published(True, version, False)
 
-    def heard(self, version: Version) -> None:
-        """This is in force, as others decided."""
+    def heard(self, version: Version, before: Version | None) -> None:
+        """This is in force, as others decided; `before` was, until then."""
         board = self._boards.setdefault(version.name, Board())
         board.next = max(board.next, version.number + 1)
         if board.current != version:
             self._enter(board, version)
+        if before is not None and before.number != version.number:
+            board.versions[before.number], board.prior = before, before.number
 
     def _enter(self, board: Board, version: Version) -> None:
         if board.current is not None:

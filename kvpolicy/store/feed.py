@@ -129,10 +129,14 @@ class Feed:
                     self._in.append(record)
             self._settle(True)
 
-    def gone(self, keys: Iterable[str]) -> None:
-        """The server knows these from before: they will not come again. Whoever told them has them now."""
+    def give_up(self) -> None:
+        """All that the streams hold was read: what was sent and has not come back will not. It was trimmed, or the
+        server knew its key from before. Here it counts all the same."""
         with self._lock:
-            for key in keys:
+            if not self._mine:
+                return
+            waiting = {record.key for record in self._out}
+            for key in [key for key in self._mine if key not in waiting]:
                 self._deliver(key)
                 self._early.discard(key)
             self._settle(True)

@@ -20,7 +20,6 @@ from kvpolicy.store.memory import MemoryStore
 from kvpolicy.store.wire import Command
 
 _TTL_MS = int(BOARD_S * 1000)
-_RENEW_ROUNDS = 5000  # a version's key is renewed by looking it up
 
 
 class Force:
@@ -31,11 +30,19 @@ class Force:
         self._heard: dict[str, int] = {}  # serials that the server is known to have
         self._ask: set[str] = set()
         self._lacking: set[str] = set()  # names of which the server has less than is known here
-        self._rounds = 0
 
     def forget(self) -> None:
         """Another server may answer next: all is looked up again."""
         self._heard.clear()
+        self.look_again()
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether something has to be looked up or told before what is in force is known here and there."""
+        return bool(self._ask or self._lacking)
+
+    def look_again(self) -> None:
+        """Look up everything in the next round: it renews the keys' time, and finds those that were evicted."""
         self._ask.update(version.name for version in self._local.policies())
 
     def decided(self, answer: Published) -> Published:
@@ -44,22 +51,20 @@ class Force:
             self.hear(answer.version)
         return answer
 
-    def hear(self, version: Version) -> None:
-        """The server has this version in force."""
+    def hear(self, version: Version, before: Version | None = None) -> None:
+        """The server has this version in force; `before` was, until then."""
         mine = self._local.policy(version.name)
         if mine is not None and mine.serial > version.serial:
             return  # an answer that was overtaken
         if mine is not None and mine.serial == version.serial and mine.files != version.files:
             self._local.counters["conflicts"] += 1
         self._heard[version.name] = version.serial
-        if mine != version:
-            self._local.heard(version)
+        history = self._local.history(version.name)
+        if mine != version or (before is not None and before.number not in [v.number for v in history]):
+            self._local.heard(version, before)
 
     def commands(self) -> list[Command]:
         """What to ask in this round; `answered` takes the answers."""
-        self._rounds += 1
-        if self._rounds % _RENEW_ROUNDS == 0:
-            self._ask.update(self._heard)
         restores = [command for name in sorted(self._lacking) if (command := self._restore(name)) is not None]
         self._ask |= self._lacking
         self._lacking.clear()
@@ -80,7 +85,7 @@ class Force:
             if version is None or (mine is not None and mine.serial > version.serial):
                 self._lacking.add(name)
             else:
-                self.hear(version)
+                self.hear(version, version_of(name, answer[3:]))
         table = answers[0]
         pairs = table.items() if isinstance(table, dict) else zip(table[::2], table[1::2], strict=True)
         there = {bytes(name).decode(errors="replace"): int(serial) for name, serial in pairs if name != b"#layout"}

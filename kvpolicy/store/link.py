@@ -137,13 +137,14 @@ class Link:
         else:
             if self.breaker.well():
                 self._counters["healed"] += 1
-            if self._round.more:
+            if self._round.more or self._round.force.outstanding:
                 self._wake.set()
         finally:
             for ask in asks:
                 if not ask.future.done():
                     ask.future.set_exception(Unanswered(self.breaker.reason))
-            self._tried.set()
+            if not self.breaker.closed or not self._round.force.outstanding:
+                self._tried.set()
 
     def _waiting(self) -> list[Ask[Any]]:
         asks: list[Ask[Any]] = []

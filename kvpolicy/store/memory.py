@@ -118,10 +118,10 @@ class MemoryStore:
         """See `contract.Store`."""
         return self._boards.current(name)
 
-    def heard(self, version: Version) -> None:
-        """Others put this in force."""
+    def heard(self, version: Version, before: Version | None = None) -> None:
+        """Others put this in force; `before` was, until then."""
         with self._lock:
-            self._boards.heard(version)
+            self._boards.heard(version, before)
             self._write("versions", self._boards.export())
 
     def policies(self) -> tuple[Version, ...]:

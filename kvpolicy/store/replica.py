@@ -1,8 +1,8 @@
 """A run state that agrees with those of the other replicas: what happens is told to all and applied in one order.
 
-`event_record` and its like make records of what a service sees, `apply` brings a record into a run state, `Replica` ties
-the two to a store. Where records were lost (`Gap`) nothing is guessed: the owners that they may have been about are
-forgotten, so that recency alone speaks for them until they are heard of again.
+`event_record` and its like make records of what a service sees, `apply` brings a record into a run state, `Replica`
+ties the two to a store. Where records were lost (`Gap`) nothing is guessed: the owners that they may have been about
+are forgotten, so that recency alone speaks for them until they are heard of again.
 """
 
 from __future__ import annotations

@@ -74,25 +74,22 @@ class Round:
         for ask, answer in zip(asks, of_asks, strict=True):
             if not ask.future.done():
                 ask.future.set_exception(answer) if isinstance(answer, Exception) else ask.future.set_result(answer)
-        faults = [answer for answer in (*of_boards, *of_appends, *of_reads) if isinstance(answer, Exception)]
-        known: list[str] = []
         for (_, records), answer in zip(reversed(appends), reversed(of_appends), strict=True):
             if isinstance(answer, Exception):
                 self.feed.unsent(records)
-            else:
-                known += [record.key for record, new in zip(records, answer, strict=True) if not new]
         self.more = self.feed.has_outgoing
         for stream, answer in zip(self.feed.streams, of_reads, strict=False):
             if not isinstance(answer, Exception):
                 self.feed.arrived(list(stream.read(answer)), self.clock.now())
                 self.more |= len(answer) >= 3 + 3 * MOST_READ
-        if known and not self.more:
-            self.feed.gone(known)
+        faults = [answer for answer in (*of_boards, *of_appends, *of_reads) if isinstance(answer, Exception)]
         if faults:
             raise faults[0]
         if of_reads:
             seconds, micros = of_reads[0][0], of_reads[0][1]
             self.clock.heard(int(seconds) + int(micros) / 1e6, asked, answered)
+            if not self.more:
+                self.feed.give_up()
         self.force.answered(boards, of_boards)
 
     def _hello(self, wire: Wire) -> None:
@@ -115,6 +112,7 @@ class Round:
                 self.counters["salt_keys_changed"] += 1
             self.local.know_key(known)
         self._hello_at = time.monotonic() + HEARTBEAT_S
+        self.force.look_again()
 
     def bye(self, wire: Wire) -> None:
         """This replica goes."""

@@ -17,8 +17,8 @@ SOURCES: dict[str, str] = {
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
 local epoch, n = ARGV[6], 0
 if last[1] then
-  epoch, n = string.match(last[1][2][2], '^(.+)%.(%d+)$')
-  n = tonumber(n)
+  local e, number = string.match(last[1][2][2], '^(.+)%.(%d+)$')
+  if e then epoch, n = e, tonumber(number) end
 end
 local added = {}
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[4])
@@ -103,9 +103,11 @@ return {'well', serial + 1, tonumber(number), body}
     # KEYS serials versions; ARGV ttl ms
     "current": """
 redis.call('PEXPIRE', KEYS[2], ARGV[1])
-local row = redis.call('HMGET', KEYS[2], 'serial', 'current')
+local row = redis.call('HMGET', KEYS[2], 'serial', 'current', 'prior')
 if not row[1] or not row[2] then return {} end
-return {row[1], row[2], redis.call('HGET', KEYS[2], 'v' .. row[2]) or ''}
+local prior = row[3] or '0'
+return {row[1], row[2], redis.call('HGET', KEYS[2], 'v' .. row[2]) or '',
+  row[1], prior, redis.call('HGET', KEYS[2], 'v' .. prior) or ''}
 """,
     # KEYS serials versions; ARGV name, serial, number, the one before, ttl ms, {number, body with its time}…
     # A replica knows more than the server: it was restarted empty, or another took over before it had heard.

@@ -41,8 +41,11 @@ class Stream:
         for place in range(3, len(answer), 3):
             identifier = _text(answer[place])
             epoch, _, number = _text(answer[place + 1]).rpartition(".")
-            gap = self._follows(epoch, int(number))
             self.cursor = identifier
+            if not number.isdigit():
+                self.unreadable += 1  # nobody of ours wrote that
+                continue
+            gap = self._follows(epoch, int(number))
             if gap is not None:
                 yield gap
             record = decode(answer[place + 2])
@@ -74,4 +77,4 @@ def _order(identifier: str) -> tuple[int, int]:
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -117,9 +117,13 @@ class One:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._prepared = False
 
     def send(self, commands: Sequence[Command]) -> list[Any]:
         """See `Wire`."""
+        if not self._prepared:
+            prepare(self._client)
+            self._prepared = True
         return send_through(self._client, commands)
 
     def close(self) -> None:
@@ -136,6 +140,7 @@ class Cluster:
         self._nodes = [node(host, port) for host, port in hosts]
         self._options = options
         self._client: Any = None
+        self._prepared: set[str] = set()
 
     def send(self, commands: Sequence[Command]) -> list[Any]:
         """See `Wire`. A node that moved is found at the next call: the caller sends again."""
@@ -146,8 +151,12 @@ class Cluster:
         for place, command in enumerate(commands):
             node = self._client.get_node_from_key(command.keys[0])
             by_node.setdefault(node.name, (node, []))[1].append(place)
-        for node, places in by_node.values():
-            got = send_through(self._client.get_redis_connection(node), [commands[place] for place in places])
+        for name, (node, places) in by_node.items():
+            client = self._client.get_redis_connection(node)
+            if name not in self._prepared:
+                prepare(client)
+                self._prepared.add(name)
+            got = send_through(client, [commands[place] for place in places])
             for place, answer in zip(places, got, strict=True):
                 answers[place] = answer
         return answers
@@ -157,11 +166,19 @@ class Cluster:
         if self._client is not None:
             self._client.close()
             self._client = None
+            self._prepared.clear()
+
+
+def prepare(client: Any) -> None:
+    """Let a node know all scripts, so that those of a batch run in its order: one that is not known runs last."""
+    pipe = client.pipeline(transaction=False)
+    for text in SCRIPTS.values():
+        pipe.execute_command("SCRIPT", "LOAD", text)
+    pipe.execute(raise_on_error=False)  # where that is not permitted, they are sent whole each time
 
 
 def send_through(client: Any, commands: Sequence[Command]) -> list[Any]:
-    """One pipeline to one node. Scripts that it does not know (it was restarted, or took over) are sent whole, in
-    order."""
+    """One pipeline to one node. Scripts that it does not know (it forgot them since) are sent whole."""
     pipe = client.pipeline(transaction=False)
     for command in commands:
         digest = DIGESTS.get(command.name)

@@ -69,8 +69,7 @@ class Server:
         }
         rows = {**plain, **{name.replace("_", "-"): value for name, value in self.options.items()}}
         arguments = [part for name, value in rows.items() for part in (f"--{name}", *self._parts(name, value))]
-        log = open(self.folder / "log", "ab")
-        with log:
+        with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen([BINARY, *arguments], stdout=log, stderr=log, start_new_session=True)
         until(self.answers)
         return self

@@ -1,4 +1,4 @@
-"""One contract, over everything that keeps it: in-process, with files, Redis, a cluster, and a Redis that is not there."""
+"""One contract over all that keep it: in-process, with files, Redis, a cluster, and a Redis that is not there."""
 
 from __future__ import annotations
 
