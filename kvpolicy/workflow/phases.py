@@ -2,12 +2,15 @@
 
 `words.PHASE_AFTER` says where an event leads. Three things bend that table: while any call is open the owner is in
 tool_pause; `ended` is left only by a request, `branch_start` or `resume`; an event older than the phase it would
-change comes too late and changes nothing.
+change comes too late and changes nothing. So the phase is that of the latest events, in whatever order they come: a
+result that comes before its call closes it, one that comes late leads where the events after it had led, and an end
+that comes late ends the life that it is about.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvpolicy import words
 
@@ -29,8 +32,7 @@ class Call:
     returned_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What an event did to an owner's phase.
 
     `opens`: whether intervals may open by it. Not so where the owner is in another phase than the event leads to (a
@@ -48,7 +50,7 @@ class Step:
 class Phases:
     """The phase of one owner, and its open calls, oldest first."""
 
-    __slots__ = ("_closed_ids", "_seen", "abandoned", "at", "calls", "phase")
+    __slots__ = ("_after", "_closed_ids", "_lived", "_resumed", "_seen", "abandoned", "at", "calls", "phase")
 
     def __init__(self, at: float) -> None:
         self.phase = IDLE
@@ -57,6 +59,9 @@ class Phases:
         self.abandoned: list[Call] = []  # those that no result is waited for any more, until they are learned from
         self._closed_ids: dict[str, None] = {}
         self._seen: set[tuple[str, object]] = set()  # phase events seen within this phase
+        self._after: tuple[float, str] | None = None  # where the latest event led that came while calls were open
+        self._resumed = at  # the latest result of this tool pause
+        self._lived = at  # when a request or event last began or renewed the life
 
     def observe(
         self,
@@ -78,24 +83,22 @@ class Phases:
         if name == "tool_call":
             if self._known(call) or (at < self.at and self.phase != TOOL_PAUSE):
                 return None
-            opened = Call(tool, call, at, eta)
-            self.calls.append(opened)
-            if len(self.calls) > MOST_CALLS:
-                self.abandoned.append(self.calls.pop(0))
+            opened = self._open(Call(tool, call, at, eta))
         elif name == "tool_result":
             if call is not None and call in self._closed_ids:
                 return None
-            closed = self._answered(tool, call)
+            closed = self._answered(tool, call, at)
             if closed is None and (self.calls or self.phase == HUMAN_PAUSE or at < self.at):
                 return None
-            if closed is not None:
-                self._close(closed, at)
-        elif at < self.at:
+        elif at < (self._lived if target == ENDED else self.at):
             return None
-        elif ENDED in (target, self.phase):
-            self.abandon()
+        else:
+            self._note(name, target, at)
         # INVARIANT: an owner is in tool_pause exactly while a call is open.
-        step = self.enter(TOOL_PAUSE if self.calls else target, at)
+        if closed is not None and not self.calls:
+            step = self._resume()
+        else:
+            step = self.enter(TOOL_PAUSE if self.calls else target, at)
         opens = self.phase == target and (opened is not None or (name, node) not in self._seen)
         if opens and len(self._seen) < _MOST_SEEN:
             self._seen.add((name, node))
@@ -108,34 +111,74 @@ class Phases:
         if moved:
             self.phase, self.at = phase, max(at, since)
             self._seen.clear()
+            if phase == TOOL_PAUSE:
+                self._after, self._resumed = None, at
         return Step(moved, left, since)
 
     def answer(self, call: Call, at: float) -> Step:
-        """The result of this open call is there."""
+        """The result of this open call is there: a request carries it."""
         self._close(call, at)
+        self._after = None
         step = self.enter(TOOL_PAUSE if self.calls else RUNNING, at)
         if step.moved:
             self._seen.add(("tool_result", None))
         return Step(step.moved, step.left, step.since, None, call, step.moved)
 
+    def request(self, at: float) -> None:
+        """A request came: what ended before it was another life."""
+        self._lived = max(self._lived, at)
+
     def abandon(self) -> None:
         """The life is over: no result is waited for."""
         self.abandoned, self.calls = self.calls, []
+
+    def _note(self, name: str, target: str, at: float) -> None:
+        """What an event that is not of a call means for the calls that are open, and for later words on the life."""
+        if ENDED in (target, self.phase):
+            self.abandon()
+        elif self.calls and (self._after is None or at >= self._after[0]):
+            self._after = at, target
+        if name in REVIVES:
+            self._lived = max(self._lived, at)
+
+    def _open(self, call: Call) -> Call:
+        self.calls.append(call)
+        if len(self.calls) > MOST_CALLS:
+            self.abandoned.append(self.calls.pop(0))
+        return call
 
     def _close(self, call: Call, at: float) -> None:
         """`call` has returned; its id is remembered for a while, to know a result that is delivered twice."""
         self.calls.remove(call)
         call.returned_at = at
+        self._resumed = max(self._resumed, at)
         if call.id is not None:
-            self._closed_ids[call.id] = None
-            if len(self._closed_ids) > _REMEMBERED_RESULTS:
-                del self._closed_ids[next(iter(self._closed_ids))]
+            self._remember(call.id)
+
+    def _remember(self, call: str) -> None:
+        self._closed_ids[call] = None
+        if len(self._closed_ids) > _REMEMBERED_RESULTS:
+            del self._closed_ids[next(iter(self._closed_ids))]
+
+    def _resume(self) -> Step:
+        """No call is open any more: the owner runs, or is where a later event has led it meanwhile."""
+        after, at = self._after, self._resumed
+        return self.enter(RUNNING, at) if after is None or after[0] <= at else self.enter(after[1], after[0])
 
     def _known(self, call: str | None) -> bool:
         return call is not None and (call in self._closed_ids or any(c.id == call for c in self.calls))
 
-    def _answered(self, tool: str | None, call: str | None) -> Call | None:
-        """The open call that a result belongs to: by id, else the oldest of that tool, else the oldest."""
+    def _answered(self, tool: str | None, call: str | None, at: float) -> Call | None:
+        """Close the open call that a result belongs to, and return it."""
+        closed = self._meant(tool, call)
+        if closed is not None:
+            self._close(closed, at)
+        elif call is not None:
+            self._remember(call)  # its call is still to come
+        return closed
+
+    def _meant(self, tool: str | None, call: str | None) -> Call | None:
+        """The open call that a result is about: by id, else the oldest of that tool, else the oldest."""
         if call is not None:
             for open_call in self.calls:
                 if open_call.id == call:

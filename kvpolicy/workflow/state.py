@@ -106,6 +106,7 @@ class RunState(Moment):
         life.running[request.id] = None
         self._requests[request.id] = life
         life.unclassified_until = None
+        life.phases.request(self._now)
         phases, at = life.phases, self._now
         if phases.phase == TOOL_PAUSE:
             for call in list(phases.calls):
@@ -202,6 +203,9 @@ class RunState(Moment):
             if life.owner.branch is not None and (owner is not None or life.owner.branch != branch):
                 self._branches.observe(event, life.owner.branch, life.owner)
             self._moves.apply(life, event)
+            result = self._early.result_of(life, event) if event.name == "tool_call" else None
+            if result is not None:
+                self._moves.apply(life, result)
         addressed = [life.owner for life in lives]
         for tenant, node, seconds in self.runs.observe(event, addressed):
             self.learned.stepped(tenant or "default", node, seconds, event.at)

@@ -28,6 +28,9 @@ class Reading:
         self.open: list[dict] = []
         self.linger: tuple[float, float] | None = None
         self.running = 0
+        self.lived = 0.0
+        self.meanwhile: tuple[float, str] | None = None  # the latest event while calls were open
+        self.resumed = 0.0
         self.quiet: float | None = None
         for step in history:
             self.sleep(step[1])
@@ -53,8 +56,10 @@ class Reading:
     def arrive(self, t: float) -> None:
         self.running += 1
         self.quiet = None
+        self.lived = max(self.lived, t)
         if self.phase == "tool_pause":
             for call in list(self.calls):
+                self.meanwhile = None
                 self.result(t, call, {"name": "tool_result", **call})
         elif self.phase == "human_pause":
             self.event(t, "turn_start", {})
@@ -92,9 +97,13 @@ class Reading:
         elif target is None:
             self.close_until(facts, None)
             self.start(t, facts, None, news=True)
-        elif t >= self.since:
+        elif t >= (self.lived if target == "ended" else self.since):
             if "ended" in (target, self.phase):
                 self.calls = []
+            elif self.calls and (self.meanwhile is None or t >= self.meanwhile[0]):
+                self.meanwhile = t, target
+            if name in ("branch_start", "resume"):
+                self.lived = max(self.lived, t)
             self.go("tool_pause" if self.calls else target, t, name, facts)
             self.announce(t, facts, target)
         if self.phase == "ended":
@@ -122,6 +131,8 @@ class Reading:
             if (wanted is None or c["call"] is None) and (tool is None or c["tool"] is None or c["tool"] == tool)
         ]
         match = (by_id or by_tool or [None])[0]
+        if match is None and wanted is not None:
+            self.returned.add(wanted)
         if match is not None:
             self.result(t, match, {**{k: v for k, v in match.items() if v is not None}, **facts})
         elif not self.calls and self.phase != "human_pause" and t >= self.since:
@@ -132,7 +143,11 @@ class Reading:
         self.calls = [c for c in self.calls if c is not call]
         if call["call"] is not None:
             self.returned.add(call["call"])
-        self.go("tool_pause" if self.calls else "running", t, "tool_result", facts, call)
+        self.resumed = max(self.resumed, t)
+        if not self.calls and self.meanwhile is not None and self.meanwhile[0] > self.resumed:
+            self.go(self.meanwhile[1], self.meanwhile[0], "tool_result", facts, call)
+        else:
+            self.go("tool_pause" if self.calls else "running", t, "tool_result", facts, call)
         self.announce(t, facts, "running")
 
     def go(self, phase: str, t: float, name: str | None, facts: dict | None = None, closed: dict | None = None) -> None:
@@ -141,7 +156,10 @@ class Reading:
         if facts is not None:
             self.close_until(facts, closed, t)
         if moved:
-            self.phase, self.since, self.seen = phase, max(t, self.since), set()
+            at = self.resumed if phase == "running" and self.phase == "tool_pause" and name == "tool_result" else t
+            self.phase, self.since, self.seen = phase, max(at, self.since), set()
+            if phase == "tool_pause":
+                self.meanwhile, self.resumed = None, t
             self.quiet = None
             gone = [row for row in self.open if row["by_phase"]]
             self.remove(gone, t, name)
