@@ -77,6 +77,8 @@ class Replanning:
             self.ledger.advance(now)
             for owner in self.state.advance(now):
                 self._replan_stale(owner, now)
+            for owner in self.state.silenced():
+                self._replan_owner(owner, None, now)
             if now - self._reaped >= REAP_S:
                 self._reaped = now
                 self.state.reap()
