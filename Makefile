@@ -29,9 +29,8 @@ test: lint $(OLD_LARK)/ready .venv/editors/ready ## ruff, mypy and every test, t
 	@echo "— passed. Skipped tests, if any, stand above with their reasons. Not run here: timed figures (make bench),"
 	@echo "  the long search for counterexamples (make fuzz), tests on real engines (make test-engines)."
 
-test-engines: ## the tests that run a real inference engine
-	@echo "— no engine adapter is there yet, so no test ran on a real engine."
-	@echo "  What the embedded engine does is tested by make test; nothing is claimed about vLLM, SGLang or others."
+test-engines: .venv/made ## the tests that run a real inference engine, in environments under $$KVPOLICY_ENGINES
+	@$(PY) tests/engines/run.py $(SUITES)
 
 bench: .venv/test-ready .venv/redis-ready ## figures, with the conditions they were measured under
 	@$(PY) tests/bench/conditions.py

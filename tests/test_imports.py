@@ -33,6 +33,8 @@ DIRECTION: tuple[frozenset[str], ...] = (
             "kvpolicy.request_json",
             "kvpolicy.capabilities_json",
             "kvpolicy.store",
+            "kvpolicy.launching",
+            "kvpolicy.examining",
         }
     ),
     frozenset({"kvpolicy.steering", "kvpolicy.residency"}),

@@ -34,6 +34,8 @@ COMMANDS: dict[str, str] = {
     "graph": "a workflow with the steps to each node's next use",
     "engine": "a simulated inference server with real KV accounting",
     "serve": "the gateway in front of engines",
+    "run": "start an inference engine so that its eviction follows ranks",
+    "doctor": "examine an inference engine that runs: what works, what is missing",
 }
 
 

@@ -94,6 +94,17 @@ class Source:
         self._begin()
         self._former = None
 
+    def doubt(self) -> None:
+        """What was told last may be missing, or the engine may have restarted: whoever listens lost it for a while."""
+        self._doubt = True
+        self._after_gap = None
+
+    def confirm(self) -> None:
+        """The engine was asked, and has told nothing in this life that is not known."""
+        if self.last == self.seen:
+            self._doubt = False
+            self._after_gap = None
+
     def row(self, block: Hashable, groups: Sequence[int] = ()) -> BlockRow:
         """What is known of a block. INVARIANT: in doubt it is unknown, never present."""
         known = self.base

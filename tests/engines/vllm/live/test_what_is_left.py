@@ -1,0 +1,112 @@
+"""After resets, aborts and two thousand mixed requests nothing of ours is left, and no block is missing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.engines.vllm.live.serving import BLOCK, USABLE, Server, directive, prompt
+
+REQUESTS = 2000
+
+
+def claims(server: Server, *owners: str) -> list[dict[str, Any]]:
+    """Those of the owners that hold blocks."""
+    rows: list[dict[str, Any]] = server.tell(do="show")["claims"]
+    return [row for row in rows if row["owner"] in owners and row["blocks"] and not row["ended"]]
+
+
+def settled(server: Server) -> None:
+    """Wait until no request holds a block."""
+    ends = time.monotonic() + 60
+    while server.used() > 0:
+        assert time.monotonic() < ends, f"{server.used():.3f} of the blocks are still held"
+        time.sleep(0.1)
+
+
+def cut_off(server: Server, body: dict[str, Any], after_s: float) -> None:
+    """Send a request, read a little of its stream, and go away."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    try:
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        connection.getresponse().read(10)
+        time.sleep(after_s)
+    finally:
+        connection.close()
+
+
+def body(ids: list[int], most: int, **more: Any) -> dict[str, Any]:
+    return {"model": "tiny", "prompt": ids, "max_tokens": most, "temperature": 0, "ignore_eos": True, **more}
+
+
+def test_a_reset_leaves_no_claim_on_a_block(steered: Server) -> None:
+    for n in range(4):
+        steered.complete(prompt(2000 + n, 193), **directive(f"r{n}", 192, "turn", priority=90))
+    owners = [f"r{n}" for n in range(4)]
+    assert len(claims(steered, *owners)) >= 4
+    steered.post("/reset_prefix_cache")
+    assert claims(steered, *owners) == []
+    assert steered.tell(do="ping")["engine"]["protected"] == 0
+    assert steered.complete(prompt(2000, 193)).cached == 0
+    assert steered.complete(prompt(2000, 193)).cached == 192  # and the cache works
+
+
+def test_an_aborted_request_leaves_no_claim(steered: Server) -> None:
+    """Its share is withdrawn after a grace of 30 s, unless somebody else made the claim, too."""
+    cut_off(steered, body(prompt(2100, 193), 700, stream=True, **directive("cut", 192, "turn", priority=90)), 0.2)
+    settled(steered)
+    ends = time.monotonic() + 60
+    while claims(steered, "cut"):
+        assert time.monotonic() < ends, claims(steered, "cut")
+        time.sleep(1.0)
+
+
+def test_two_thousand_mixed_requests_leave_the_blocks_as_they_were(steered: Server) -> None:
+    settled(steered)
+    dice = random.Random(7)
+    heads = [prompt(2200 + n, 96) for n in range(12)]
+
+    def one(number: int) -> None:
+        chance = random.Random(number)
+        ids = chance.choice(heads)[: chance.randrange(1, 97)] + prompt(5000 + number, chance.randrange(1, 300))
+        owner, end = f"m{chance.randrange(20)}", max(1, len(ids) * chance.randrange(1, 5) // 4)
+        wishes: list[dict[str, Any]] = [
+            {},
+            {},
+            directive(owner, end, "turn", priority=chance.randrange(101)),
+            directive(owner, end, "turn", priority=80, ttl=chance.uniform(0.01, 3)),
+            directive(owner, end, "turn", retention="pin"),
+            directive(owner, end, "turn", retention="drop"),
+            directive(owner, end, "turn", hold=chance.uniform(0.01, 3), priority=20),
+            {"kv_transfer_params": {"kvpolicy": chance.choice([None, 3, {"owner": 5}, {"spans": [{"kind": "x"}]}])}},
+        ]
+        more = chance.choice(wishes)
+        if chance.random() < 0.2:
+            more = {**more, "cache_salt": f"salt{chance.randrange(3)}"}
+        if chance.random() < 0.05:
+            cut_off(steered, body(ids, 200, stream=True, **more), chance.uniform(0, 0.05))
+        else:
+            steered.complete(ids, chance.randrange(1, 12), **more)
+        if number % 50 == 0:
+            steered.tell(do="rank", owner=owner, priority=chance.randrange(101))
+        if number % 90 == 0:
+            steered.tell(do="release", owner=owner)
+        if number % 400 == 0:
+            steered.post("/reset_prefix_cache")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, dice.sample(range(REQUESTS), REQUESTS)))
+    settled(steered)
+    status = steered.tell(do="ping")["engine"]
+    assert status["off"] is None and status["counters"].get("faults", 0) == 0, status
+    steered.tell(do="release_all")
+    assert steered.tell(do="ping")["engine"]["protected"] == 0
+    # Every block is there to be had: one request that needs nearly all of them runs, twice.
+    longest = (USABLE - 16) * BLOCK
+    for seed in (1, 2):
+        assert len(steered.complete(prompt(9000 + seed, longest), 1).tokens) == 1
+    settled(steered)
