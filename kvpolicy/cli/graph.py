@@ -131,6 +131,7 @@ def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
     from kvpolicy.policy.compile import compile as compile_policy
     from kvpolicy.policy.model import Subject
     from kvpolicy.request import Owner
+    from kvpolicy.workflow.graph import NESTED
     from kvpolicy.workflow.state import RunState
 
     try:
@@ -141,7 +142,10 @@ def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
     tenant, session, run = (stated.get(field) for field in ("tenant", "session", "run"))
     state = RunState(policy.intervals, graph)
     ranks = {}
-    owners = {name: Owner(str(tenant or "default"), _text(session), _text(run), agent=name) for name in graph.nodes}
+    agents = {name: name.rpartition(NESTED)[2] for name in graph.nodes}  # of a nested workflow: by its own name
+    owners = {
+        name: Owner(str(tenant or "default"), _text(session), _text(run), agent=agents[name]) for name in graph.nodes
+    }
     for owner in owners.values():
         state.know(owner)
     for event in events:
@@ -149,7 +153,8 @@ def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
     for name, owner in owners.items():
         if graph.nodes[name] == "tool":
             continue
-        known = {"tenant": owner.tenant, "session": owner.session, "agent": name, "node": name, "workflow": graph.name}
+        place = {"agent": agents[name], "node": name, "workflow": graph.name}
+        known = {"tenant": owner.tenant, "session": owner.session, **place}
         subject = Subject("system", {key: value for key, value in known.items() if value is not None}, owner)
         verdict = policy.resolve(subject, state).get("priority")
         value = words.DEFAULT_PRIORITY if verdict is None else verdict.value
@@ -183,9 +188,10 @@ def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int]) -> st
     head = f"  {_NODE:<{width}}  steps" + ("  rank" if ranks else "")
     lines = [f"workflow {graph.name}", head]
     for name, role in graph.nodes.items():
-        into = ", ".join(edge.source for edge in graph.edges if edge.target == name)
+        into = ", ".join(edge.source for edge in graph.edges if edge.target == name and not edge.calls)
+        callers = ", ".join(edge.source for edge in graph.edges if edge.target == name and edge.calls)
         waits = " all of" if graph.joins.get(name) == "and" else ""
-        after = f"  after{waits} {into}" if into else ""
+        after = (f"  after{waits} {into}" if into else "") + (f"  called by {callers}" if callers else "")
         rank = f"  {ranks.get(name, '-')!s:>4}" if ranks else ""
         lines.append(f"  {name:<{width}}  {_shown(steps[name])!s:>5}{rank}  {role}{after}")
     lines += [f"  loop: {' -> '.join((*loop, loop[0]))}{_bound(graph, loop)}" for loop in graph.loops()]

@@ -15,6 +15,7 @@ _WIDE, _HIGH, _GAP_X, _GAP_Y, _EDGE = 150, 44, 40, 46, 20  # pixels
 _STYLE = (
     "text{font:12px sans-serif;text-anchor:middle}rect,path{fill:none;stroke:#333}rect{fill:#fff}"
     ".barrier{stroke-width:3}.tool{stroke-dasharray:2 2}.loop{stroke-dasharray:6 3}"
+    ".calls{stroke-dasharray:1 3}"
 )
 
 
@@ -26,7 +27,7 @@ def dot(graph: Graph, captions: Mapping[str, str]) -> str:
         lines.append(f'  {_quoted(name)} [shape={_SHAPES[role]}, label="{label}"];')
     for edge in graph.edges:
         said = [f"label={_quoted(_label(edge))}"] if _label(edge) else []
-        said += ["style=dashed", "constraint=false"] if edge.is_loop else []
+        said += ["style=dashed", "constraint=false"] if edge.is_loop else ["style=dotted"] if edge.calls else []
         lines.append(f"  {_quoted(edge.source)} -> {_quoted(edge.target)}{_bracketed(said)};")
     return "\n".join([*lines, "}"])
 
@@ -83,7 +84,8 @@ def _path(edge: GraphEdge, at: Mapping[str, tuple[float, float]]) -> str:
         line = f'<path class="loop" marker-end="url(#a)" d="{curve}">{label}</path>'
         x, y = (x0 + x1 + _WIDE + 6 * side) / 8, (start[1] + end[1]) / 2
         return line + _words(edge, x, y)
-    return f'<path marker-end="url(#a)" d="M{x0:g} {y0 + _HIGH:g}L{x1:g} {y1:g}">{label}</path>' + _words(
+    kind = ' class="calls"' if edge.calls else ""
+    return f'<path{kind} marker-end="url(#a)" d="M{x0:g} {y0 + _HIGH:g}L{x1:g} {y1:g}">{label}</path>' + _words(
         edge, (x0 + x1) / 2, (y0 + _HIGH + y1) / 2
     )
 
@@ -99,7 +101,7 @@ def _lines(graph: Graph, name: str, captions: Mapping[str, str]) -> list[str]:
 
 
 def _label(edge: GraphEdge) -> str:
-    said = [f"* {edge.times}" if edge.times is not None else ""]
+    said = ["calls" if edge.calls else "", f"* {edge.times}" if edge.times is not None else ""]
     said.append(f"at most {edge.at_most}" if edge.at_most is not None else "")
     said.append(f"{edge.probability:g}" if edge.probability is not None else "")
     return ", ".join(filter(None, said))

@@ -30,7 +30,12 @@ class Event:
 
 
 LATEST_S = 1e15  # no clock gets there; larger numbers are somebody's mistake
-FIELDS = (*words.OWNER_FIELDS, *(name for name in words.EVENT_ATTRIBUTES if name not in words.OWNER_FIELDS), "parent")
+FIELDS = (
+    *words.OWNER_FIELDS,
+    *(name for name in words.EVENT_ATTRIBUTES if name not in words.OWNER_FIELDS),
+    "parent",
+    "count",  # of branches behind a step, where an edge out of it says `* NAME`
+)
 
 
 def check_fields(name: str, fields: Iterable[str]) -> None:

@@ -43,11 +43,11 @@ def loops(graph: Graph) -> tuple[tuple[str, ...], ...]:
 
 def loops_without_exit(graph: Graph) -> tuple[tuple[str, ...], ...]:
     """Sets of nodes that lead only to one another, by edges without a bound: a run that enters never ends."""
-    endless = [index for index, edge in enumerate(graph.edges) if edge.at_most is None]
+    endless = [index for index, edge in enumerate(graph.edges) if edge.at_most is None and not edge.calls]
     found = []
     for members in _components(graph, endless):
         inside = set(members)
-        edges = [graph.edges[e] for index in members for e in graph.out_of[index]]
+        edges = [graph.edges[e] for index in members for e in graph.out_of[index] if not graph.edges[e].calls]
         circular = len(members) > 1 or any(e.source == e.target and e.at_most is None for e in edges)
         if circular and all(graph.number[edge.target] in inside for edge in edges):
             found.append(tuple(graph.names[index] for index in _in_running_order(graph, members)))
@@ -83,7 +83,7 @@ def _closing_edges(graph: Graph) -> list[int]:
                 state[node] = 2
                 path.pop()
                 continue
-            if graph.edges[e].is_loop:
+            if graph.edges[e].is_loop or graph.edges[e].calls:
                 continue
             target = graph.targets[e]
             if state[target] == 1:

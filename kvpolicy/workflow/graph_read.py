@@ -13,21 +13,25 @@ from typing import Any
 from kvpolicy.faults import Diagnostic, InputFault, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
+from kvpolicy.workflow.graph_nested import flatten
 
 _ROLES = (AGENT, TOOL, BARRIER)
 _JSON_KEYS = "nodes, edges, joins, loops"
+_DEEPEST = 16  # workflows within one another
 
 
-def read_graph(source: object, name: str) -> Graph:
-    """See `Graph.build`."""
+def read_graph(source: object, name: str, depth: int = 0) -> Graph:
+    """See `Graph.build`. depth: how many workflows stand around it."""
+    if depth > _DEEPEST:
+        raise InputFault(f"workflows stand within one another more than {_DEEPEST} deep")
     if isinstance(source, Graph):
         return source
     if isinstance(source, syntax.Workflow):
         return _from_workflow(source)
     if isinstance(source, Mapping):
-        return _from_json(source, name)
+        return _from_json(source, name, depth)
     if hasattr(source, "nodes") and hasattr(source, "edges"):  # networkx is not loaded only to ask for its class
-        return _from_networkx(source, name)
+        return _from_networkx(source, name, depth)
     raise InputFault(f"a workflow is a JSON object with {_JSON_KEYS} or a networkx graph, not {type(source).__name__}")
 
 
@@ -54,19 +58,26 @@ def _from_workflow(block: syntax.Workflow) -> Graph:
     return Graph(nodes, edges, name=block.name, problems=tuple(problems), place=block.place)
 
 
-def _from_json(document: Mapping[str, Any], name: str) -> Graph:
+def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
     name = str(document.get("name", name))
     place = Place(name, 1, 1)
     nodes: dict[str, str] = {}
     problems: list[Diagnostic] = []
+    nested: dict[str, tuple[Graph, str]] = {}
+    edges: list[GraphEdge] = []
     for row in _list(document, "nodes"):
-        node, role = (row.get("name"), row.get("role", AGENT)) if isinstance(row, Mapping) else (row, AGENT)
+        told: Mapping[str, Any] = row if isinstance(row, Mapping) else {"name": row}
+        node, role = told.get("name"), told.get("role", AGENT)
         if not isinstance(node, str) or role not in _ROLES:
             raise InputFault(f"a node of a workflow is a name, or an object with a name and a role, not {row!r}")
         if node in nodes:
             problems.append(codes.DEFINED_TWICE.at(place, f"'{node}' stands twice among the nodes"))
         nodes.setdefault(node, role)
-    edges = []
+        if told.get("parent") is not None:
+            edges.append(_call(told["parent"], node))
+        if told.get("workflow") is not None:
+            nested[node] = _nested(told, node, depth)
+            problems += nested[node][0].problems
     for row in _list(document, "edges"):
         edges.append(_edge(row))
     # One loop may stand alone; a case of loops is also written as its nodes in running order.
@@ -83,7 +94,28 @@ def _from_json(document: Mapping[str, Any], name: str) -> Graph:
         if not missing:
             usable.append(edge)
     problems += [_unknown(node, place, name) for node in joins if node not in nodes]
-    return Graph(nodes, usable, {n: k for n, k in joins.items() if n in nodes}, name=name, problems=tuple(problems))
+    known = {node: kind for node, kind in joins.items() if node in nodes}
+    if nested:
+        nodes, usable, known = flatten(nodes, usable, known, nested)
+    return Graph(nodes, usable, known, name=name, problems=tuple(problems))
+
+
+def _nested(told: Mapping[str, Any], node: str, depth: int) -> tuple[Graph, str]:
+    """The workflow that a node stands for, and how it ends."""
+    ends = told.get("ends", OR)
+    if ends not in (AND, OR):
+        raise InputFault(f"'ends' of '{node}' is 'and' (over with all of its ends) or 'or' (with the first)")
+    graph = read_graph(told["workflow"], node, depth + 1)
+    if not graph.names:
+        raise InputFault(f"the workflow of '{node}' has no nodes")
+    return graph, ends
+
+
+def _call(parent: object, node: str) -> GraphEdge:
+    """`node` is a sub-agent that `parent` calls."""
+    if not isinstance(parent, str):
+        raise InputFault(f"the parent of '{node}' is the name of the agent that calls it, not {parent!r}")
+    return GraphEdge(parent, node, calls=True)
 
 
 def _edge(row: object) -> GraphEdge:
@@ -113,8 +145,9 @@ def _loop(row: object) -> Iterable[GraphEdge]:
     return [GraphEdge(edge.source, edge.target, edge.times, edge.at_most, True, edge.probability)]
 
 
-def _from_networkx(source: Any, name: str) -> Graph:
-    """Node data may carry `role` and `join`, edge data `times`, `at_most`, `probability`, `loop`."""
+def _from_networkx(source: Any, name: str, depth: int) -> Graph:
+    """Node data may carry `role`, `join`, `parent`, `workflow` and `ends`, edge data `times`, `at_most`, `probability`,
+    `loop`."""
     try:
         rows = [(str(node), data) for node, data in source.nodes(data=True)]
         ends = [(str(a), str(b), data) for a, b, data in source.edges(data=True)]
@@ -124,11 +157,11 @@ def _from_networkx(source: Any, name: str) -> Graph:
         raise InputFault("a workflow is a directed graph (networkx.DiGraph)")
     document = {
         "name": str(getattr(source, "name", "") or name),
-        "nodes": [{"name": node, "role": data.get("role", AGENT)} for node, data in rows],
+        "nodes": [{"role": AGENT, **data, "name": node} for node, data in rows],
         "joins": {node: data["join"] for node, data in rows if "join" in data},
         "edges": [{"from": a, "to": b, **data} for a, b, data in ends],
     }
-    return _from_json(document, name)
+    return _from_json(document, name, depth)
 
 
 def _bound(value: object) -> int | None:
