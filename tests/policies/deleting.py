@@ -16,6 +16,7 @@ def without(text: str, rule: str) -> str:
         depth += {"{": 1, "}": -1}.get(text[end], 0)
         end += 1
     rest = text[: start.start()] + text[end:]
+    rest = re.sub(rf"( over (?:\w+, )*){rule}, |(?:, | over ){rule}\b", r"\1", rest)  # nothing is over it any more
     while _EMPTY.search(rest):
         rest = _EMPTY.sub("", rest)
     return rest

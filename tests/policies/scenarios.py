@@ -133,8 +133,8 @@ def kvflow(text: str | None) -> list[int]:
 
 
 def tree_of_thought(text: str | None) -> list[int]:
-    """A trunk of 8 blocks, behind it branches of 3; others come after the second branch and after the barrier, at which
-    the fourth turns out to be the best. Found by: the third branch (the trunk), and the best one as it goes on."""
+    """A trunk of 8 blocks, behind it branches of 3; others think, too, after the second branch and after the barrier,
+    at which the fourth turns out to be the best. Found by: the third branch (the trunk), and the best as it goes on."""
     scene = Scene(text, 26)
     trunk: list[Part] = [("system", "sys", 2), ("turn", "problem", 6)]
     scene.ask(Owner(session="search", run="search"), trunk, finished=True)
@@ -145,13 +145,22 @@ def tree_of_thought(text: str | None) -> list[int]:
         scene.tell("branch_done", run="search", branch=name)
         scene.tell("branch_scored", run="search", branch=name, rank=place)
         if name == "b2":
-            scene.crowd(6, 5, 1.0)
+            _thoughts(scene, 6)
     scene.tell("barrier", run="search")
-    scene.crowd(4, 5, 1.0)
+    _thoughts(scene, 4)
     best = Owner(session="search", run="search", branch="b4", parent="search")
     onward = scene.ask(best, [*trunk, ("branch", "b4", 3), ("turn", "next", 1)], finished=True)
     assert not scene.failures()
     return [found[2], onward]
+
+
+def _thoughts(scene: Scene, count: int) -> None:
+    """Branches of other searches, each with a prompt of five blocks of its own, which go on."""
+    for _ in range(count):
+        scene.now += 1.0
+        name = f"thought{scene.now}-"
+        other = Owner(session=name, run=name, branch="b", parent=name)
+        scene.ask(other, [("turn", name, 2), ("branch", f"{name}b", 3)], 0.0, finished=True)
 
 
 def _learn(scene: Scene, tool: str, seconds: float, times: int) -> None:
