@@ -13,6 +13,20 @@ def phrase(node: syntax.Expression) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
+# How strongly operators bind; comparisons 4. `else` goes to the right, the others to the left.
+_BINDS = {"or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "else": 7}
+
+
+def _inside(node: syntax.Expression, least: int, depth: int) -> str:
+    """An operand, in parentheses where it would not hold together without."""
+    text = _text(node, depth + 1)
+    if isinstance(node, syntax.Binary):
+        binds = _BINDS.get(node.operator, 4)
+    else:
+        binds = 3 if isinstance(node, syntax.Unary) and node.operator == "not" else 9
+    return text if binds >= least else f"({text})"
+
+
 def _text(node: syntax.Expression, depth: int) -> str:
     if depth > 6:
         return "…"
@@ -28,7 +42,10 @@ def _text(node: syntax.Expression, depth: int) -> str:
         case syntax.Call(function=function, arguments=arguments):
             return f"{function}({', '.join(_text(argument, depth + 1) for argument in arguments)})"
         case syntax.Unary(operator=operator, operand=operand):
-            return f"{operator}{' ' if operator == 'not' else ''}{_text(operand, depth + 1)}"
+            inner = _inside(operand, _BINDS["not"] if operator == "not" else 7, depth)
+            return f"{operator}{' ' if operator == 'not' else ''}{inner}"
         case syntax.Binary(operator=operator, left=left, right=right):
-            return f"{_text(left, depth + 1)} {operator} {_text(right, depth + 1)}"
+            binds = _BINDS.get(operator, 4)
+            one, two = (binds + 1, binds) if operator == "else" else (binds, binds + 1)
+            return f"{_inside(left, one, depth)} {operator} {_inside(right, two, depth)}"
     raise AssertionError(node)
