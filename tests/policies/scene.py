@@ -38,10 +38,14 @@ def policy_of(text: str) -> Policy:
 class Scene:
     """One pool of `blocks` under one policy (None: the engine's own order), with a clock of its own."""
 
-    def __init__(self, text: str | None, blocks: int, graph: object = None, budget: float = 0.4) -> None:
+    def __init__(
+        self, text: str | None, blocks: int, graph: object = None, budget: float = 0.4, cpu_blocks: int = 0
+    ) -> None:
         state = RunState(graph=None if graph is None else Graph.build(graph))
         policy = None if text is None else policy_of(text)
-        self.steering = Steering(policy, Pool(blocks, block_size=SIZE), state=state, budget=budget)
+        self.steering = Steering(
+            policy, Pool(blocks, block_size=SIZE, cpu_blocks=cpu_blocks), state=state, budget=budget
+        )
         self.now = 0.0
         self._made = 0
 
