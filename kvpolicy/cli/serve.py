@@ -38,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     try:
         from kvpolicy.listening import serve
-        from kvpolicy.service.app import make_gateway
+        from kvpolicy.service.assembly import assemble
     except ImportError as fault:
         raise InputFault(f"kvp serve needs {fault.name}: pip install 'kvpolicy[serve]'") from None
     config = read(args)
     if config.open and args.host not in LOOPBACK:
         raise InputFault(f"without tenants and keys only loopback is listened on, not {args.host}: see --config")
-    app, _ = make_gateway(config)
+    app, _ = assemble(config)
     return serve(app, args.host, args.port)
 
 

@@ -90,12 +90,14 @@ class Jwt(_Section):
 
 
 class PolicySection(_Section):
-    """name: a file or a packaged policy. share: the part of owners for whom it is in force, the rest is shadowed."""
+    """name: a file or a packaged policy. share: the part of owners for whom it is in force, the rest is shadowed.
+    models: other policies by model. offered: those that a client may ask for by name."""
 
     name: Text = "coding_agent"
     mode: Mode = "enforce"
     share: Annotated[float, Field(ge=0, le=1)] = 1.0
     models: dict[str, str] = {}
+    offered: tuple[str, ...] = ()
 
 
 class Limits(_Section):

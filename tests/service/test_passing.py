@@ -154,16 +154,16 @@ def test_fields_that_steer_the_engine_itself_stay_here() -> None:
             "kv_hints": [1],
             "kv_transfer_params": {"a": 1},
             "priority": 3,
-            "cache_salt": "x",
+            "cache_salt": "mine",
             "kvp": {"final": True},
         }
         arguments = {"vllm_xargs": {"kvpolicy": "{}", "kept": "{}}"}}
-        headers = {"x-kvp-context": 'session="s"', "x-vllm-priority": "1", "x-mine": "kept"}
+        headers = {"x-kvp-context": 'session="s"', "x-vllm-priority": "1", "x-other": "kept"}
         httpx.post(f"{at}/v1/chat/completions", json={**CHAT, **raw, **arguments}, headers=headers)
     thread.join(5)
     listener.close()
     sent = taken[0].decode()
     assert "kept" in sent
-    assert "x-mine" in sent
-    for word in ("kv_hints", "kv_transfer", "priority", "cache_salt", "kvp", "kvpolicy"):
+    assert "x-other" in sent
+    for word in ("kv_hints", "kv_transfer", "priority", "mine", '"kvp"', "x-kvp", "x-vllm", "kvpolicy"):
         assert word not in sent

@@ -1,0 +1,256 @@
+"""Decisions: every model request is planned in the state of its owner, and what was decided goes with it.
+
+A stage of the gateway. It reads what a request means, tells the run state, plans, and writes the plan into the body as
+the engine takes it; when the answer has gone by, it tells the run state what that asked for. It never waits: where
+the places of messages in the engine's tokens are not known yet, the request goes on and the plan follows over the
+control channel. `holding` reads plans again when something happens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from kvpolicy.adapter import READY, Adapter
+from kvpolicy.plan import plan
+from kvpolicy.request import Request, Span
+from kvpolicy.service.answers import AnswerReader
+from kvpolicy.service.exchange import DONE, Exchange
+from kvpolicy.service.holding import Holding
+from kvpolicy.service.isolation import SALT_FIELD, Mint, unique
+from kvpolicy.service.meaning import dialects
+from kvpolicy.service.meaning.annotations import merged
+from kvpolicy.service.meaning.body_field import from_body
+from kvpolicy.service.meaning.following import following
+from kvpolicy.service.meaning.headers import from_headers
+from kvpolicy.service.meaning.identity import identified
+from kvpolicy.service.meaning.offsets import Offsets, Places
+from kvpolicy.service.meaning.sessions import Sessions
+from kvpolicy.service.meaning.spans import located
+from kvpolicy.service.policies import ENFORCE, OFF, Policies
+from kvpolicy.service.seen import Seen
+from kvpolicy.steering.requests import RESUMES
+from kvpolicy.words import DEFAULT_SHARE
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.state import RunState
+
+_FINISHED = frozenset({"stop", "end_turn", "completed", "stop_sequence"})
+
+
+class Decisions:
+    """policies: those in force. state: of all runs. clock: seconds. fetch: asks an engine where a conversation's units
+    lie and calls back; None: nobody can. block_size: of the engines, tokens. counts: see `metrics`."""
+
+    name = "decisions"
+
+    def __init__(
+        self,
+        policies: Policies,
+        state: RunState,
+        holding: Holding,
+        adapter: Adapter,
+        mint: Mint,
+        secret: bytes,
+        clock: Callable[[], float],
+        *,
+        block_size: int = 16,
+        fetch: Callable[[dialects.Conversation, Offsets, Callable[[Places], None]], None] | None = None,
+    ) -> None:
+        self.policies, self.state, self.holding, self.adapter = policies, state, holding, adapter
+        self.mint, self.secret, self.clock, self.fetch = mint, secret, clock, fetch
+        self.block_size = block_size
+        self.sessions = Sessions()
+        self.offsets = Offsets()
+        self.counts: Counter[str] = Counter()
+
+    # --- a request comes ------------------------------------------------------------------------------------------
+
+    async def enter(self, exchange: Exchange) -> None:
+        """Plan it. What goes wrong here costs the hints; the salt stands all the same."""
+        exchange.sent[SALT_FIELD] = unique()
+        said = merged(from_headers(exchange.headers), from_body(exchange.body))
+        context = identified(said.context, exchange.headers, exchange.body)
+        conversation = dialects.read(exchange.dialect, exchange.body, self.secret)
+        if conversation is None:
+            self.counts["unread"] += 1
+            return
+        now = self.clock()
+        arrived = self.sessions.arrive(exchange.tenant.name, context, conversation, now)
+        chosen = self.policies.choose(exchange.tenant, conversation.model, arrived.owner, said.policy, said.mode)
+        seen = Seen(conversation, context, arrived, chosen, said)
+        exchange.notes[self.name] = seen
+        for code in (*said.warned, *arrived.warned):
+            self._warn(exchange, code)
+        self._isolate(exchange, seen, now)
+        if chosen.mode == OFF:
+            self.counts["off"] += 1
+            return
+        self._told(exchange, seen, now)
+        self._plan(exchange, seen, now)
+
+    def _isolate(self, exchange: Exchange, seen: Seen, now: float) -> None:
+        """Its salt: the narrowest `share` over its units, wherever they lie."""
+        policy, share = seen.chosen.version.policy, DEFAULT_SHARE
+        if any("share" in rule.values for rule in policy.rules):
+            units = seen.conversation.units
+            spans = [Span(unit.kind, place, place + 1) for place, unit in enumerate(units)]
+            asked = self._request(exchange, seen, Places(len(units), ()), spans)
+            share = plan(policy, asked, self.state, now).share
+        salt = self.mint(seen.arrived.owner, share)
+        if salt is None:
+            exchange.sent.pop(SALT_FIELD, None)
+        else:
+            exchange.sent[SALT_FIELD] = salt
+
+    def _told(self, exchange: Exchange, seen: Seen, now: float) -> None:
+        """The run state hears of the request, and of what its client says has happened."""
+        owner = seen.arrived.owner
+        for event in seen.said.events:
+            self.happened(Event(now, event.name, event.attributes), seen)
+        if seen.arrived.compacted and not any(e.name == "compact" for e in seen.said.events):
+            self.happened(Event(now, "compact", {}), seen)
+        seen.request = self._request(exchange, seen, None)
+        results = seen.arrived.results if seen.arrived.chain.calls else None
+        phase = self.state.phase(owner)
+        changed = self.state.arrive(seen.request, now, results or None)
+        if phase in RESUMES and self.state.phase(owner) != phase:
+            self.holding.came(owner, RESUMES[phase], now)
+        self.holding.replan((*changed, owner), now, besides=exchange.id)
+
+    def _plan(self, exchange: Exchange, seen: Seen, now: float) -> None:
+        places = self.offsets.known(seen.conversation)
+        if places is None or not places.whole:
+            self._later(exchange, seen)
+        if places is None:
+            self.counts["places_unknown"] += 1
+            return
+        self.counts["places_known"] += 1
+        payload = self._payload(exchange, seen, places, now)
+        if payload is None:
+            return
+        if seen.chosen.mode == ENFORCE:
+            for field, value in payload.items():
+                exchange.sent[field] = {**exchange.sent.get(field, {}), **value} if isinstance(value, dict) else value
+        self.holding.hold(exchange, seen, now)
+
+    def _payload(self, exchange: Exchange, seen: Seen, places: Places, now: float) -> dict[str, Any] | None:
+        found = located(seen.conversation, places, seen.said.marks)
+        for code in found.warned:
+            self._warn(exchange, code)
+        request = seen.request = self._request(exchange, seen, places, found.spans)
+        made = seen.plan = plan(seen.chosen.version.policy, request, self.state, now)
+        lowered = self.adapter.lower(made, request)
+        self.counts["planned"] += 1
+        self.counts["losses"] += len(lowered.losses)
+        exchange.answer_headers["x-kvp-decision"] = (
+            f'id="{exchange.id}", policy="{_ascii(seen.chosen.version.name)}", v={seen.chosen.version.number}, '
+            f"mode={seen.chosen.mode}, directives={len(made.directives)}"
+        )
+        return lowered.payload if lowered.state == READY else None
+
+    def _request(self, exchange: Exchange, seen: Seen, places: Places | None, spans: Any = ()) -> Request:
+        context = seen.context
+        facts = {
+            "plan": exchange.tenant.plan,
+            "workflow": context.workflow,
+            "node": context.node,
+            "turn": context.turn if context.turn is not None else seen.arrived.chain.requests,
+            "depth": context.depth,
+            "last_step": context.last_step,
+        }
+        return Request(
+            exchange.id,
+            seen.arrived.owner,
+            0 if places is None else places.total,
+            self.block_size,
+            tuple(spans),
+            model=seen.conversation.model,
+            attributes={key: value for key, value in facts.items() if value is not None},
+            key=exchange.headers.get("idempotency-key"),
+            last_step=bool(context.last_step),
+        )
+
+    def _later(self, exchange: Exchange, seen: Seen) -> None:
+        """Ask where its units lie; when that is known, the plan follows over the control channel."""
+        if self.fetch is None:
+            self.counts["places_unavailable"] += 1
+            return
+
+        def found(places: Places) -> None:
+            now = self.clock()
+            if self._payload(exchange, seen, places, now) is not None and seen.chosen.mode == ENFORCE:
+                self.counts["followed"] += 1
+                self.holding.hold(exchange, seen, now)
+                self.holding.follow(exchange, seen, now)
+
+        self.fetch(seen.conversation, self.offsets, found)
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def happened(self, event: Event, seen: Seen | None = None) -> int:
+        """An event of an owner, or of those its fields address. Returns how many owners it reached."""
+        fields = set(event.attributes) & {"session", "run", "agent", "branch", "node"}
+        owner = None if seen is None or fields - {"node"} else seen.arrived.owner
+        attributes = event.attributes
+        if owner is None and seen is not None:
+            attributes = {**event.attributes, "tenant": seen.arrived.owner.tenant}
+        reached = self.state.observe(Event(event.at, event.name, attributes), owner)
+        self.holding.happened(event, reached)
+        self.counts["events"] += 1
+        return len(reached)
+
+    # --- an answer goes by ----------------------------------------------------------------------------------------
+
+    def chunk(self, exchange: Exchange, data: bytes) -> None:
+        """Some of a good answer."""
+        seen = exchange.notes.get(self.name)
+        if seen is None:
+            return
+        if seen.reader is None:
+            seen.reader = AnswerReader(exchange.dialect, exchange.stream)
+        seen.reader.feed(data)
+
+    def leave(self, exchange: Exchange, how: str) -> None:
+        """It ended."""
+        seen: Seen | None = exchange.notes.get(self.name)
+        if seen is None or seen.request is None:
+            return
+        now = self.clock()
+        reader, chain, owner = seen.reader, seen.arrived.chain, seen.arrived.owner
+        if how != DONE or reader is None:
+            changed = self.state.cancel(exchange.id, now)
+            self.holding.replan((*changed, owner), now)
+            return
+        reader.end()
+        self.counts["cached_tokens"] += reader.cached or 0
+        self.counts["prompt_tokens"] += reader.prompt or 0
+        calls = {row["id"]: row["name"] for row in reader.calls.values() if row["id"]}
+        self.sessions.answered(owner.tenant, chain, following(seen.conversation, reader, self.secret), calls, now)
+        if reader.prompt is not None and seen.request.tokens not in (0, reader.prompt):
+            self.counts["places_wrong"] += 1  # the engine counts otherwise than its tokenize route: ask anew
+            self.offsets.forget(seen.conversation)
+        finished = None if reader.finish is None else not reader.calls and reader.finish in _FINISHED
+        changed = self.state.answer(
+            seen.request,
+            now,
+            tool_calls=[(row["name"] or None, row["id"] or None) for row in reader.calls.values()],
+            finished=finished,
+            output_tokens=reader.output,
+        )
+        if reader.calls or finished:
+            self.holding.came(owner, "tool_call" if reader.calls else "turn_end", now)
+        self.holding.replan((*changed, owner), now)
+        if seen.context.final:
+            self.happened(Event(now, "session_end", {}), seen)
+
+    def _warn(self, exchange: Exchange, code: str) -> None:
+        self.counts[f"warned_{code}"] += 1
+        told = exchange.answer_headers.get("x-kvp-warn")
+        listed = [] if told is None else told.split(", ")
+        if code not in listed:
+            exchange.answer_headers["x-kvp-warn"] = ", ".join([*listed, code])
+
+
+def _ascii(text: str) -> str:
+    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in text)

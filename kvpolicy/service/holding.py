@@ -1,0 +1,160 @@
+"""What engines hold for owners by our plans: read again when something happens, and told over the control channel.
+
+`decisions` puts every plan here that went out; events, answers and time make it read the owner's plans again, and what
+changed is sent to the engine that holds the blocks. One plan a chain, the newest, as its claims replace those before.
+Sending never waits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+from typing import Any
+
+from kvpolicy.adapter import READY, Adapter
+from kvpolicy.directive import Plan
+from kvpolicy.plan import plan
+from kvpolicy.request import Owner, Request
+from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.policies import ENFORCE
+from kvpolicy.service.seen import Seen
+from kvpolicy.steering.steering import ENDS
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.state import RunState
+
+Send = Callable[[str, Mapping[str, Any]], None]
+MOST_OWNERS = 100_000
+MOST_CHAINS = 16  # of one owner
+
+
+@dataclass(slots=True)
+class Held:
+    """A plan that an engine acts on. told: the payload as last sent."""
+
+    exchange: Exchange
+    seen: Seen
+    request: Request
+    told: Mapping[str, Any] | None
+    valid_until: float = inf
+
+
+class Holding:
+    """send: a message to the engine at an address. counts: replans sent events."""
+
+    def __init__(self, state: RunState, adapter: Adapter, send: Send) -> None:
+        self._state, self._adapter, self._send = state, adapter, send
+        self._owners: OrderedDict[Owner, OrderedDict[int, Held]] = OrderedDict()
+        self._due: list[tuple[float, int, Held]] = []
+        self._numbers = count()
+        self.counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def hold(self, exchange: Exchange, seen: Seen, now: float) -> None:
+        """A plan went out with its request, or is about to follow it."""
+        if seen.request is None or seen.plan is None:
+            return
+        chains = self._owners.setdefault(seen.arrived.owner, OrderedDict())
+        self._owners.move_to_end(seen.arrived.owner)
+        held = Held(exchange, seen, seen.request, self._payload(seen.plan, seen.request))
+        chains[id(seen.arrived.chain)] = held
+        chains.move_to_end(id(seen.arrived.chain))
+        while len(chains) > MOST_CHAINS:
+            chains.popitem(last=False)
+        while len(self._owners) > MOST_OWNERS:
+            self._owners.popitem(last=False)
+        self._time(held, seen.plan)
+
+    def follow(self, exchange: Exchange, seen: Seen, now: float) -> None:
+        """Send the newest plan of a request that went out without one."""
+        for held in self._owners.get(seen.arrived.owner, {}).values():
+            if held.exchange is exchange:
+                self._tell(held)
+
+    def replan(self, owners: Iterable[Owner], now: float, besides: str | None = None) -> None:
+        """Read the plans of some owners again; what changed is sent."""
+        for owner in dict.fromkeys(owners):
+            for held in list(self._owners.get(owner, {}).values()):
+                if held.exchange.id != besides:
+                    self._again(held, now)
+
+    def came(self, owner: Owner, event: str, now: float) -> None:
+        """What this owner holds until this event is held no more."""
+        for url in self._urls(owner):
+            self._send(url, {"do": "event", "owner": fields_of(owner), "event": event})
+
+    def happened(self, event: Event, owners: Iterable[Owner]) -> None:
+        """An event reached some owners: holds until it end, claims that it ends end, plans are read again."""
+        reached = list(dict.fromkeys(owners))
+        ends = ENDS.get(event.name)
+        for owner in reached:
+            if owner not in self._owners:
+                continue
+            self.counts["events"] += 1
+            self.came(owner, event.name, event.at)
+            if ends is not None:
+                for url in self._urls(owner):
+                    self._send(url, {"do": "end", "owner": fields_of(owner), "lifetimes": sorted(ends)})
+        self.replan(reached, event.at)
+
+    def tick(self, now: float) -> float:
+        """Read again what is due by now. Returns seconds until the next is, inf for none."""
+        for owner in self._state.advance(now):
+            self.replan((owner,), now)
+        while self._due and self._due[0][0] <= now:
+            _, _, held = heapq.heappop(self._due)
+            if held.valid_until <= now and self._is_held(held):
+                self._again(held, now)
+        return self._due[0][0] - now if self._due else inf
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _again(self, held: Held, now: float) -> None:
+        made = plan(held.seen.chosen.version.policy, held.request, self._state, now)
+        held.seen.plan = made
+        told = self._payload(made, held.request)
+        self.counts["replans"] += 1
+        if told != held.told:
+            held.told = told
+            self._tell(held)
+        self._time(held, made)
+
+    def _tell(self, held: Held) -> None:
+        url = held.exchange.upstream
+        if url is None or held.told is None or held.seen.chosen.mode != ENFORCE:
+            return
+        owner = fields_of(held.request.owner)
+        self._send(url, {"do": "plan", "owner": owner, "request": held.exchange.id, "payload": held.told})
+        self.counts["sent"] += 1
+
+    def _payload(self, made: Plan, request: Request) -> Mapping[str, Any] | None:
+        lowered = self._adapter.lower(made, request)
+        return lowered.payload if lowered.state == READY else None
+
+    def _time(self, held: Held, made: Plan) -> None:
+        held.valid_until = inf if made.valid_until is None else made.valid_until
+        if held.valid_until < inf:
+            heapq.heappush(self._due, (held.valid_until, next(self._numbers), held))
+        if len(self._due) > 64 + 4 * sum(map(len, self._owners.values())):
+            self._due = [row for row in self._due if row[2].valid_until == row[0] and self._is_held(row[2])]
+            heapq.heapify(self._due)
+
+    def _is_held(self, held: Held) -> bool:
+        chains = self._owners.get(held.request.owner)
+        return chains is not None and chains.get(id(held.seen.arrived.chain)) is held
+
+    def _urls(self, owner: Owner) -> set[str]:
+        chains = self._owners.get(owner)
+        listed = () if chains is None else chains.values()
+        return {held.exchange.upstream for held in listed if held.exchange.upstream is not None}
+
+
+def fields_of(owner: Owner) -> dict[str, str]:
+    """An owner as the channel's messages name it."""
+    named = {name: getattr(owner, name) for name in ("tenant", "session", "run", "agent", "branch")}
+    return {key: value for key, value in named.items() if value is not None}

@@ -1,0 +1,132 @@
+"""The body field `kvp`: the same as the headers, as JSON, for clients that can add to a body but not to headers.
+
+    {"context": {"session": "s1", "node": "writer", "final": true},
+     "spans": [{"messages": [0, 1], "kind": "system"}, {"tools": true, "kind": "tools"}, {"tokens": [0, 40], …}],
+     "events": [{"event": "tool_call", "tool": "grep", "eta": 4.5}],
+     "policy": {"name": "continuum", "mode": "shadow"}}
+
+The context's keys may also stand at the top. Read by `annotations.merged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from kvpolicy import words
+from kvpolicy.service.meaning.annotations import (
+    MALFORMED,
+    MESSAGE,
+    NOTHING,
+    TOKEN,
+    TOOLS,
+    UNKNOWN_TAG,
+    Annotations,
+    Context,
+    Mark,
+    event_of,
+    name_of,
+)
+from kvpolicy.workflow.events import Event
+
+_CONTEXT = {each.name for each in fields(Context)}
+_NUMBERS, _FLAGS = ("turn", "depth"), ("final", "last_step")
+_OWN = frozenset({"name", "tool", "branch", "agent", "node"})
+_MOST = 512
+
+
+def from_body(body: Mapping[str, Any]) -> Annotations:
+    """What the body says. Never raises."""
+    told = body.get("kvp")
+    if told is None:
+        return NOTHING
+    if not isinstance(told, Mapping):
+        return Annotations(warned=(MALFORMED,))
+    warned: list[str] = []
+    inner = told.get("context")
+    said = {key: value for key, value in told.items() if key in _CONTEXT}
+    if isinstance(inner, Mapping):
+        said |= inner
+    elif inner is not None:
+        warned.append(MALFORMED)
+    known = _CONTEXT | {"context", "spans", "events", "event", "policy", "mode"}
+    warned += [UNKNOWN_TAG for key in told if key not in known]
+    name, mode = _policy(told, warned)
+    events = told.get("events", told.get("event", ()))
+    return Annotations(
+        _context(said, warned),
+        _rows(told.get("spans", ()), _mark, warned),
+        _rows([events] if isinstance(events, Mapping) else events, _event, warned),
+        name,
+        mode,
+        tuple(dict.fromkeys(warned)),
+    )
+
+
+def _context(said: Mapping[str, Any], warned: list[str]) -> Context:
+    made: dict[str, Any] = {}
+    for key, value in said.items():
+        if key not in _CONTEXT:
+            warned.append(UNKNOWN_TAG)
+            continue
+        if key in _NUMBERS:
+            made[key] = value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        elif key in _FLAGS:
+            made[key] = value if isinstance(value, bool) else None
+        else:
+            made[key] = name_of(value)
+        if made[key] is None and value is not None:
+            warned.append(MALFORMED)
+    return Context(**made)
+
+
+def _rows(rows: Any, read: Any, warned: list[str]) -> tuple[Any, ...]:
+    if not isinstance(rows, list | tuple):
+        warned.append(MALFORMED)
+        return ()
+    made = []
+    for row in rows[:_MOST]:
+        if not isinstance(row, Mapping):
+            warned.append(MALFORMED)
+        elif (one := read(row, warned)) is not None:
+            made.append(one)
+    return tuple(made)
+
+
+def _mark(row: Mapping[str, Any], warned: list[str]) -> Mark | None:
+    kind = row.get("kind", row.get("t"))
+    if kind not in words.SPAN_KINDS:
+        warned.append(UNKNOWN_TAG)
+        return None
+    own = {key: value for key, value in row.items() if key in _OWN and isinstance(value, str | int | float)}
+    if row.get("tools") is True:
+        return Mark(kind, TOOLS, attributes=own)
+    for key, unit in (("messages", MESSAGE), ("tokens", TOKEN)):
+        numbers = row.get(key)
+        if (
+            isinstance(numbers, list)
+            and len(numbers) == 2
+            and all(isinstance(n, int) and not isinstance(n, bool) and n >= -1 for n in numbers)
+        ):
+            part = row.get("part")
+            return Mark(kind, unit, numbers[0], numbers[1], part if isinstance(part, int) else None, own)
+    warned.append(MALFORMED)
+    return None
+
+
+def _event(row: Mapping[str, Any], warned: list[str]) -> Event | None:
+    event = event_of(str(row.get("event")), row)
+    if event is None:
+        warned.append(UNKNOWN_TAG)
+    return event
+
+
+def _policy(told: Mapping[str, Any], warned: list[str]) -> tuple[str | None, str | None]:
+    given = told.get("policy")
+    name = given.get("name") if isinstance(given, Mapping) else given
+    mode = given.get("mode") if isinstance(given, Mapping) else told.get("mode")
+    if mode not in (None, "off", "shadow", "enforce"):
+        warned.append(UNKNOWN_TAG)
+        mode = None
+    return name_of(name), mode

@@ -1,0 +1,318 @@
+"""A model request's body as a conversation: units in the order of the prompt, each with what it shows of itself.
+
+One reader for each dialect; `sessions`, `spans` and `offsets` know conversations only. A unit is the tool definitions,
+or one message; its digest names it together with all before it, so that equal prompts are known without their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from kvpolicy.service.exchange import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+
+DIGEST = 16  # bytes
+_DOCUMENTS = frozenset({"document", "search_result", "file", "input_file"})
+_ROOT = b"kvpolicy conversation 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """index: of the message, as the client counts them; -1 for the tool definitions and a system text beside the
+    messages. kind: a span kind. digest: of everything up to its end. calls: (tool, call id) that it asks for; answers:
+    call ids whose results it carries; tool: whose result it is. mark: the client's provider wants a cache mark here.
+    upto: chat messages (`Conversation.messages`) up to its end."""
+
+    index: int
+    role: str
+    kind: str
+    digest: bytes
+    calls: tuple[tuple[str | None, str | None], ...] = ()
+    answers: tuple[str | None, ...] = ()
+    tool: str | None = None
+    name: str | None = None
+    mark: bool = False
+    upto: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """units: in the order of the prompt. messages: in chat form, as a tokenize route takes them; None where the dialect
+    has none. tools: the definitions, as they came. tool_digests: of each definition, in order."""
+
+    dialect: str
+    model: str | None
+    units: tuple[Unit, ...]
+    messages: Sequence[Mapping[str, Any]] | None = None
+    tools: Sequence[Any] | None = None
+    tool_digests: tuple[bytes, ...] = ()
+    prompt: Any = None
+
+    @property
+    def head(self) -> bytes:
+        """What it begins with: the digest of its tools and system units, else of its first unit."""
+        head = b""
+        for unit in self.units:
+            if unit.kind not in ("system", "tools"):
+                break
+            head = unit.digest
+        return head or (self.units[0].digest if self.units else b"")
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Chains digests while units are added."""
+
+    salt: bytes
+    units: list[Unit] = field(default_factory=list)
+    parent: bytes = _ROOT
+    called: dict[str, str | None] = field(default_factory=dict)
+
+    def add(self, index: int, role: str, kind: str, value: object, **facts: Any) -> None:
+        self.parent = digest_of(self.parent, self.salt, role, value)
+        for tool, call in facts.get("calls", ()):
+            if call is not None:
+                self.called[call] = tool
+        self.units.append(Unit(index, role, kind, self.parent, **facts))
+
+
+def digest_of(parent: bytes, salt: bytes, role: str, value: object) -> bytes:
+    """The digest of a unit behind `parent`. salt: the tenant's, so that two tenants' digests never meet."""
+    told = blake2b(parent, digest_size=DIGEST, key=salt)
+    told.update(role.encode("utf-8", "surrogatepass"))
+    told.update(b"\0")
+    told.update(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+    return told.digest()
+
+
+def read(dialect: str, body: Mapping[str, Any], salt: bytes) -> Conversation | None:
+    """The conversation of a body; None where it has no form that is known (the engine will say what is wrong)."""
+    reader = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses, COMPLETIONS: _completions}[dialect]
+    return reader(body, _Builder(salt))
+
+
+def _chat(body: Mapping[str, Any], made: _Builder) -> Conversation | None:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(m, Mapping) for m in messages):
+        return None
+    tools = _tools(body, made)
+    for index, message in enumerate(messages):
+        _add_chat(made, index, message)
+    return _done(CHAT, body, made, messages, tools)
+
+
+def _add_chat(made: _Builder, index: int, message: Mapping[str, Any]) -> None:
+    role, content = str(message.get("role")), message.get("content")
+    calls = tuple(
+        (str((call.get("function") or {}).get("name")), _text(call.get("id")))
+        for call in message.get("tool_calls") or ()
+        if isinstance(call, Mapping)
+    )
+    answers: tuple[str | None, ...] = ()
+    tool = None
+    if role in ("tool", "function"):
+        call = _text(message.get("tool_call_id"))
+        answers, tool = (call,), made.called.get(call or "") or _text(message.get("name"))
+    kind = _kind_of(role, content, made)
+    made.add(
+        index, role, kind, chat_value(message), calls=calls, answers=answers, tool=tool,
+        name=_text(message.get("name")), mark=_marked(content) or "cache_control" in message, upto=index + 1,
+    )  # fmt: skip
+
+
+def _messages(body: Mapping[str, Any], made: _Builder) -> Conversation | None:
+    """Anthropic's: system beside the messages, results as blocks of a user's turn."""
+    turns = body.get("messages")
+    if not isinstance(turns, list) or not all(isinstance(t, Mapping) for t in turns):
+        return None
+    tools = _tools(body, made)
+    chat: list[dict[str, Any]] = []
+    if body.get("system"):
+        made.add(-1, "system", "system", body["system"], mark=_marked(body["system"]), upto=1)
+        chat.append({"role": "system", "content": _joined(body["system"])})
+    for index, turn in enumerate(turns):
+        _add_turn(made, chat, index, turn)
+    return _done(MESSAGES, body, made, chat, tools)
+
+
+def _add_turn(made: _Builder, chat: list[dict[str, Any]], index: int, turn: Mapping[str, Any]) -> None:
+    role, content = str(turn.get("role")), turn.get("content")
+    blocks = content if isinstance(content, list) else []
+    kinds = [str(block.get("type")) for block in blocks if isinstance(block, Mapping)]
+    calls = tuple(
+        (_text(b.get("name")), _text(b.get("id")))
+        for b in blocks
+        if isinstance(b, Mapping) and b.get("type") == "tool_use"
+    )
+    results = [b for b in blocks if isinstance(b, Mapping) and b.get("type") == "tool_result"]
+    answers = tuple(_text(b.get("tool_use_id")) for b in results)
+    tool = made.called.get(answers[0] or "") if answers else None
+    kind = "tool_result" if answers and len(answers) == len(kinds) else _kind_of(role, content, made)
+    for block in results:
+        chat.append(
+            {"role": "tool", "content": _joined(block.get("content")), "tool_call_id": block.get("tool_use_id")}
+        )
+    rest = [
+        b for b in blocks if isinstance(b, Mapping) and b.get("type") not in ("tool_result", "tool_use", "thinking")
+    ]
+    if rest or calls or not blocks:
+        message: dict[str, Any] = {"role": role, "content": _joined(rest) if blocks else content}
+        if calls:
+            message["tool_calls"] = [
+                {
+                    "id": b.get("id"),
+                    "type": "function",
+                    "function": {"name": b.get("name"), "arguments": orjson.dumps(b.get("input")).decode()},
+                }
+                for b in blocks
+                if isinstance(b, Mapping) and b.get("type") == "tool_use"
+            ]
+        chat.append(message)
+    made.add(
+        index, role, kind, block_values(content), calls=calls, answers=answers, tool=tool, mark=_marked(content),
+        upto=len(chat),
+    )  # fmt: skip
+
+
+def _responses(body: Mapping[str, Any], made: _Builder) -> Conversation | None:
+    given = body.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list) or not all(isinstance(i, Mapping) for i in items):
+        return None
+    tools = _tools(body, made)
+    if body.get("instructions"):
+        made.add(-1, "system", "system", body["instructions"])
+    for index, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            call = (_text(item.get("name")), _text(item.get("call_id")))
+            made.add(index, "assistant", "turn", item_value(item), calls=(call,))
+        elif kind == "function_call_output":
+            call_id = _text(item.get("call_id"))
+            made.add(
+                index,
+                "tool",
+                "tool_result",
+                item.get("output"),
+                answers=(call_id,),
+                tool=made.called.get(call_id or ""),
+            )
+        elif kind == "reasoning":
+            made.add(index, "assistant", "scratchpad", item_value(item))
+        else:
+            role, content = str(item.get("role")), item.get("content")
+            made.add(index, role, _kind_of(role, content, made), item_value(item), mark=_marked(content))
+    return _done(RESPONSES, body, made, None, tools)
+
+
+# --- what of a message its tokens come from ------------------------------------------------------------------
+
+
+def chat_value(message: Mapping[str, Any], *, reasoning: bool = True) -> object:
+    """A chat message's own content, the same however a client writes it. reasoning: with it, where there is some."""
+    thought = (message.get("reasoning_content") or message.get("reasoning")) if reasoning else None
+    calls = [
+        [(call.get("function") or {}).get("name"), (call.get("function") or {}).get("arguments"), call.get("id")]
+        for call in message.get("tool_calls") or ()
+        if isinstance(call, Mapping)
+    ]
+    return [
+        _bare(message.get("content")) or None,
+        thought or None,
+        calls,
+        message.get("tool_call_id"),
+        message.get("name"),
+    ]
+
+
+def block_values(content: object) -> object:
+    """The content blocks of an Anthropic message, without marks and signatures; a text alone is one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return _bare(content)
+
+
+def item_value(item: Mapping[str, Any]) -> object:
+    """An item of a response's input or output: what it says, not how it is numbered."""
+    content = item.get("content")
+    if isinstance(content, list):
+        content = [[part.get("text"), part.get("refusal")] if isinstance(part, Mapping) else part for part in content]
+    elif isinstance(content, str):
+        content = [[content, None]]
+    return [content, item.get("name"), item.get("arguments"), item.get("summary")]
+
+
+_UNSAID = frozenset({"cache_control", "prompt_cache_breakpoint", "signature", "citations", "annotations", "caller"})
+
+
+def _bare(content: object) -> object:
+    if not isinstance(content, list):
+        return content
+    return [
+        {key: value for key, value in part.items() if key not in _UNSAID} if isinstance(part, Mapping) else part
+        for part in content
+    ]
+
+
+def _completions(body: Mapping[str, Any], made: _Builder) -> Conversation | None:
+    prompt = body.get("prompt")
+    if not isinstance(prompt, str | list):
+        return None
+    made.add(0, "user", "turn", prompt)
+    return Conversation(COMPLETIONS, _text(body.get("model")), tuple(made.units), prompt=prompt)
+
+
+def _tools(body: Mapping[str, Any], made: _Builder) -> list[Any] | None:
+    tools = body.get("tools")
+    if not isinstance(tools, list) or not tools:
+        return None
+    mark = any(isinstance(tool, Mapping) and "cache_control" in tool for tool in tools)
+    made.add(-1, "tools", "tools", tools, mark=mark)
+    return tools
+
+
+def _done(
+    dialect: str,
+    body: Mapping[str, Any],
+    made: _Builder,
+    messages: Sequence[Mapping[str, Any]] | None,
+    tools: list[Any] | None,
+) -> Conversation:
+    digests = tuple(digest_of(b"", made.salt, "tool", tool) for tool in tools or ())
+    return Conversation(dialect, _text(body.get("model")), tuple(made.units), messages, tools, digests)
+
+
+def _kind_of(role: str, content: object, made: _Builder) -> str:
+    if role in ("tool", "function"):
+        return "tool_result"
+    if role in ("system", "developer") and all(u.kind in ("system", "tools") for u in made.units):
+        return "system"  # behind the head it is one more turn
+    parts = [str(p.get("type")) for p in content if isinstance(p, Mapping)] if isinstance(content, list) else []
+    if parts and all(part in _DOCUMENTS for part in parts):
+        return "document"
+    if parts and all(part in ("thinking", "redacted_thinking", "reasoning") for part in parts):
+        return "scratchpad"
+    return "turn"
+
+
+def _marked(content: object) -> bool:
+    return isinstance(content, list) and any(
+        isinstance(part, Mapping) and ("cache_control" in part or "prompt_cache_breakpoint" in part) for part in content
+    )
+
+
+def _joined(content: object) -> str:
+    """The text of content parts, as a chat message has it."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "".join(str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in content)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
