@@ -1,0 +1,174 @@
+"""Nested workflows, sub-agents, and counts of fan-outs that are told at run time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import networkx
+import pytest
+
+from kvpolicy.cli.main import main
+from kvpolicy.faults import InputFault
+from kvpolicy.policy.model import NEVER, Subject
+from kvpolicy.request import Owner
+from kvpolicy.workflow.events import event_from_row
+from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.position import Position
+from kvpolicy.workflow.state import RunState
+
+INNER = {"nodes": ["search", "read"], "edges": [["search", "read"]]}
+FORKED = {"nodes": ["split", "left", "right"], "edges": [["split", "left"], ["split", "right"]]}
+
+
+def outer(inner: object, **more: object) -> dict:
+    research = {"name": "research", "workflow": inner, **more}
+    return {"nodes": ["plan", research, "write"], "edges": [["plan", "research"], ["research", "write"]]}
+
+
+def after(graph: Graph, *happened: str) -> dict[str, float]:
+    position = Position(graph)
+    for step in happened:
+        (position.start if step[0] == "+" else position.end)(step[1:])
+    return position.all_steps()
+
+
+def test_a_nested_workflow_stands_in_place_of_its_node() -> None:
+    graph = Graph.build(outer(INNER))
+    assert graph.check() == ()
+    assert after(graph) == {"plan": 0, "research/search": 1, "research/read": 2, "write": 3}
+    assert after(graph, "+plan", "-plan", "+search") == {  # by its own name, as nobody else bears it
+        "plan": NEVER,
+        "research/search": 0,
+        "research/read": 1,
+        "write": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("ends", "happened", "write"),
+    [
+        (None, ("+split", "-split", "+left"), 2),  # with the first of its ends it is over
+        (None, ("+split", "-split", "+left", "-left"), 2),
+        ("or", ("+split", "-split", "+left", "-left", "+research"), 1),
+        ("and", ("+split", "-split", "+left"), 3),
+        ("and", ("+split", "-split", "+left", "-left", "+right"), 2),
+    ],
+)
+def test_several_ends_meet_in_a_node_of_its_name(ends: str | None, happened: tuple[str, ...], write: int) -> None:
+    graph = Graph.build(outer(FORKED, **({} if ends is None else {"ends": ends})))
+    assert graph.joins["research"] == (ends or "or")
+    assert after(graph, *happened)["write"] == write
+
+
+def test_several_entries_are_entered_together() -> None:
+    inner = {"nodes": ["a", "b", "end"], "edges": [["a", "end"], ["b", "end"]]}
+    graph = Graph.build(outer(inner))
+    steps = after(graph, "+plan", "-plan", "+research/a")
+    assert (steps["research/b"], steps["research/end"], steps["write"]) == (1, 1, 2)
+
+
+def test_nested_within_nested_and_loops_around_it() -> None:
+    document = outer(outer(INNER))
+    document["loops"] = [{"from": "write", "to": "research", "at_most": 1}]
+    graph = Graph.build(document)
+    assert [n for n in graph.nodes if n.count("/") == 2] == ["research/research/search", "research/research/read"]
+    assert graph.find("search") == graph.number["research/research/search"]
+    assert graph.find("write") == graph.number["write"]  # an outer node's own name comes first
+    assert after(graph, *(sign + n for n in graph.nodes for sign in "+-"))["research/plan"] == 1
+    twice = [sign + n for n in graph.nodes for sign in "+-"] + [s + n for n in list(graph.nodes)[1:] for s in "+-"]
+    assert after(graph, *twice)["research/plan"] == NEVER  # the loop is used up
+
+
+def test_several_instances_of_a_nested_workflow() -> None:
+    document = outer(INNER)
+    document["edges"] = [{"from": "plan", "to": "research", "times": "n"}, ["research", "judge"], ["judge", "write"]]
+    document["nodes"].insert(2, {"name": "judge", "role": "barrier"})
+    position = Position(Graph.build(document))
+    position.fan_out("n", 2)
+    for step in ("+plan", "-plan", "+search", "+search", "-search", "+read", "-read", "-search"):
+        (position.start if step[0] == "+" else position.end)(step[1:])
+    assert (position.steps("read"), position.steps("judge")) == (1, 2)  # one is still to read
+    position.start("read")
+    assert position.steps("judge") == 1
+    position.end("read")
+    assert (position.steps("judge"), position.steps("read")) == (1, NEVER)
+
+
+def test_the_same_from_networkx() -> None:
+    inner, drawn = networkx.DiGraph([("search", "read")]), networkx.DiGraph()
+    drawn.add_node("plan")
+    drawn.add_node("research", workflow=inner)
+    drawn.add_node("write")
+    drawn.add_node("helper", parent="write")
+    drawn.add_edges_from([("plan", "research"), ("research", "write")])
+    one = Graph.build(drawn)
+    two = Graph.build({**outer(INNER), "nodes": [*outer(INNER)["nodes"], {"name": "helper", "parent": "write"}]})
+    assert (one.nodes, set(one.edges), one.joins) == (two.nodes, set(two.edges), two.joins)
+
+
+def test_faults_within_are_named_and_endless_nesting_is_refused() -> None:
+    loop = {"nodes": ["x", "y"], "edges": [["x", "y"], ["y", "x"], ["y", "ghost"]]}
+    found = Graph.build({"nodes": ["plan", {"name": "r", "workflow": loop}], "edges": [["plan", "r"]]}).check()
+    assert [d.name for d in found] == ["unknown-name", "loop-without-exit", "UNREACHABLE_NODE"]
+    assert "r/x -> r/y -> r/x" in found[1].message
+    endless: dict = {"nodes": []}
+    endless["nodes"].append({"name": "again", "workflow": endless})
+    with pytest.raises(InputFault, match="deep"):
+        Graph.build(endless)
+    for wrong in ({"workflow": {"nodes": []}}, {"workflow": 7}, {"parent": 3}, {"workflow": INNER, "ends": "xor"}):
+        with pytest.raises(InputFault):
+            Graph.build({"nodes": [{"name": "a", **wrong}]})
+
+
+def test_a_sub_agent_is_called_while_its_caller_runs() -> None:
+    nodes = ["plan", "code", {"name": "search", "parent": "code"}, "review"]
+    graph = Graph.build({"nodes": nodes, "edges": [["plan", "code"], ["code", "review"]]})
+    assert graph.check() == ()
+    assert after(graph) == {"plan": 0, "code": 1, "search": 2, "review": 2}
+    assert after(graph, "+code") == {"plan": NEVER, "code": 0, "search": 1, "review": 1}
+    assert after(graph, "+code", "+search", "-search") == {"plan": NEVER, "code": 0, "search": 1, "review": 1}
+    assert after(graph, "+code", "+search", "-code")["review"] == 1  # the caller did not wait for it
+    assert after(graph, "+code", "+search", "-search", "-code") == {
+        "plan": NEVER,
+        "code": NEVER,
+        "search": NEVER,
+        "review": 1,
+    }
+
+
+def test_agents_that_call_each_other_are_no_loop_without_an_exit() -> None:
+    graph = Graph.build({"nodes": ["a", {"name": "b", "parent": "a"}, {"name": "c", "parent": "b"}]})
+    assert graph.check() == ()
+    nodes = ["s", {"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
+    back = Graph.build({"nodes": nodes, "edges": [["s", "a"]]})
+    assert back.check() == ()
+
+
+def test_a_count_is_told_by_the_step_that_forks() -> None:
+    edges = [{"from": "plan", "to": "search", "times": "n"}, ["search", "judge"]]
+    nodes = ["plan", "search", {"name": "judge", "role": "barrier"}]
+    state = RunState(graph=Graph.build({"nodes": nodes, "edges": edges}))
+    rows = [("step_start", "plan", {}), ("step_end", "plan", {"count": 3}), *[("step_start", "search", {})] * 3]
+    rows += [("step_end", "search", {})] * 2
+    subject = Subject("turn", {"node": "judge"}, Owner("t", "s"))
+    waiting = Subject("turn", {"node": "search"}, Owner("t", "s"))
+    for at, (event, node, more) in enumerate(rows):
+        state.observe(event_from_row({"at": at, "event": event, "node": node, "tenant": "t", "session": "s", **more}))
+    assert state.read("steps_to_next_use", None, subject) == 1
+    assert state.read("fan_out", None, waiting) == 3.0
+    state.observe(event_from_row({"at": 9, "event": "step_end", "node": "search", "tenant": "t", "session": "s"}))
+    assert state.read("steps_to_next_use", None, waiting) == NEVER  # all three are done
+
+
+def test_what_the_command_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "w.json"
+    document = outer(INNER)
+    document["nodes"].append({"name": "helper", "parent": "write"})
+    file.write_text(json.dumps(document))
+    assert main(["graph", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "research/read        2  agent  after research/search" in shown
+    assert "called by write" in shown
+    assert main(["graph", str(file), "--format", "dot"]) == 0
+    assert '"write" -> "helper" [label="calls", style=dotted];' in capsys.readouterr().out
