@@ -33,12 +33,17 @@ class _Engine(BaseModel):
     zero_means: str | None = None
     verified: str = "emitted"
     supported: bool = True
+    granularity: str = "range"
+    ranks_change: bool = False
+    tiers: list[Text] = ["gpu"]
+    prefetch: bool = False
 
 
 def read_capabilities(document: object, name: str = "engine") -> Capabilities:
     """An engine's capabilities. A `default` that is not stated is ours, seen in the engine's direction.
 
-    Raises InputFault for an empty range, a default outside it, and a unit of time that is none.
+    Raises InputFault for an empty range, a default outside it, and a unit of time, a tier or a
+    granularity that is none.
     """
     model = checked(_Engine, document, name)
     if model.min > model.max:
@@ -53,6 +58,11 @@ def read_capabilities(document: object, name: str = "engine") -> Capabilities:
         raise InputFault(f"{name}: default {default} is outside {model.min} to {model.max}")
     if model.ttl_unit is not None and model.ttl_unit not in TIME_UNITS:
         raise InputFault(f"{name}: ttl_unit: '{model.ttl_unit}' is not a unit; the units are {', '.join(TIME_UNITS)}")
+    for tier in model.tiers:
+        if tier not in words.TIERS:
+            raise InputFault(f"{name}: tiers: '{tier}' is not a tier; the tiers are {', '.join(words.TIERS)}")
+    if model.granularity not in ("range", "request"):
+        raise InputFault(f"{name}: granularity: write range or request, not '{model.granularity}'")
     return Capabilities(
         model.name,
         model.version,
@@ -64,4 +74,8 @@ def read_capabilities(document: object, name: str = "engine") -> Capabilities:
         model.zero_means,
         model.verified,
         model.supported,
+        granularity=model.granularity,
+        ranks_change=model.ranks_change,
+        tiers=tuple(model.tiers),
+        prefetch=model.prefetch,
     )

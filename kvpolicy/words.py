@@ -203,6 +203,10 @@ SERIES: dict[str, str] = {
     "step.duration": "times of workflow steps",
 }
 
+# --- versions -------------------------------------------------------------------------------------------
+
+LANGUAGES = (1,)  # what `language N` may say; docs/language-changes.md tells what each brought
+
 # --- reserved words -------------------------------------------------------------------------------------
 
 STATEMENT_WORDS = ("policy", "use", "layers", "layer", "let", "workflow", "on", "until", "limit", "test")

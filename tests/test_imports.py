@@ -30,6 +30,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
             "kvpolicy.pool",
             "kvpolicy.adapter",
             "kvpolicy.lowering",
+            "kvpolicy.engine_check",
             "kvpolicy.request_json",
             "kvpolicy.capabilities_json",
             "kvpolicy.store",

@@ -8,17 +8,34 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from kvpolicy.cli.listing import as_document, as_text, as_words, summary
-from kvpolicy.faults import ERROR
+from kvpolicy.faults import ERROR, Diagnostic
+
+if TYPE_CHECKING:
+    from kvpolicy.policy.checked import Checked
 
 HELP = "Parse policies and check their words, types and rules. All files of one call are one set."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE… [--format text|json]`."""
+    """`FILE… [--engine E] [--format text|json]`."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a .kvp file, or the name of a packaged policy")
+    parser.add_argument(
+        "--engine", metavar="E", help="also tell what this engine cannot honour: a name, or a JSON file"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+
+def _of_engine(checked: Checked, name: str) -> tuple[Diagnostic, ...]:
+    """What the engine cannot honour; of a policy with errors nothing, since it reaches none."""
+    from kvpolicy.engine_check import check_engine, find_engine
+
+    engine = find_engine(name)
+    if any(d.severity == ERROR for d in checked.diagnostics):
+        return ()
+    return check_engine(checked.policy(), engine)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
     checked = examined(load(args.files))
     diagnostics, texts = checked.diagnostics, checked.texts()
+    if args.engine is not None:
+        diagnostics = (*diagnostics, *_of_engine(checked, args.engine))
     # A packaged policy stands in messages under its file's name.
     names = [f"{name}.kvp" if name not in texts and f"{name}.kvp" in texts else name for name in args.files]
     if args.format == "json":

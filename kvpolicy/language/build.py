@@ -33,6 +33,11 @@ class Builder(RuleBuilder):
 
     # --- head of a file ---------------------------------------------------------------------------------
 
+    def language(self, children: Children) -> syntax.Language:
+        word, version = children
+        number = int(version) if version.isdecimal() and len(version) < 6 else 0  # others are told by their place
+        return syntax.Language(number, self._to(self.place(word), self.place(version)))
+
     def policy(self, children: Children) -> syntax.Header:
         word, name, title = children
         return syntax.Header(self._named(name), unquote(title) if title else None, self.place(word))

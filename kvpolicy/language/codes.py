@@ -1,7 +1,8 @@
-"""Every code that `kvp check` can answer, in one closed table: the word checks (KVP1xx) and the rule checks (KVP2xx).
+"""Every code that `kvp check` can answer, in one closed table: the word checks (KVP1xx), the rule checks (KVP2xx) and
+what an engine cannot honour (KVP3xx).
 
-`language.check` and `policy.analysis` make their diagnostics from it, `docs/codes/` has one page for each.
-Codes of engines (KVP3xx) belong to the adapters.
+`language.check`, `policy.analysis` and `engine_check` make their diagnostics from it, `docs/codes/` has one page for
+each.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ DEFINED_TWICE = Code("KVP107", "name-defined-twice", ERROR, "One name, two defin
 CAPPED = Code("KVP108", "duration-capped", NOTICE, "A duration longer than 30 days counts as 30 days")
 UNUSABLE = Code("KVP109", "unusable-file", ERROR, "A file that is no policy: empty, binary, too large, not UTF-8")
 USE_CYCLE = Code("KVP110", "use-cycle", ERROR, "Files that use each other in a circle")
+UNKNOWN_LANGUAGE = Code(
+    "KVP111", "unknown-language", ERROR, "A version of the language that this program does not know"
+)
 
 TWO_RULES_DISAGREE = Code("KVP201", "two-rules-disagree", ERROR, "Two rules set one property and neither wins")
 NEVER_DECIDES = Code("KVP202", "never-decides", WARNING, "A rule that is always beaten")
@@ -60,12 +64,25 @@ STRANDED_TOKENS = Code("KVP212", "stranded-tokens", WARNING, "A low rank in fron
 DROP_TAKES_MORE = Code("KVP213", "drop-takes-more", WARNING, "A drop takes what stands behind it along")
 LOOP_WITHOUT_EXIT = Code("KVP214", "loop-without-exit", ERROR, "A workflow can run round for ever")
 
+ENGINE_TAKES_NOTHING = Code("KVP301", "engine-takes-nothing", WARNING, "Nothing of the policy reaches the engine")
+NO_RANK_BELOW_DEFAULT = Code("KVP302", "no-rank-below-default", WARNING, "A low rank or drop that the engine lacks")
+RANK_CLIPPED = Code("KVP303", "rank-clipped", WARNING, "A rank that the engine's scale brings to another")
+NO_LIFETIMES = Code("KVP304", "no-lifetimes", WARNING, "A ttl for an engine that takes none")
+LIFETIME_ROUNDED = Code("KVP305", "lifetime-rounded", NOTICE, "A ttl that is no whole number of the engine's unit")
+STEPS_MERGED = Code("KVP306", "steps-merged", WARNING, "A hold and a rank of which the engine can keep only one")
+RANK_FIXED = Code("KVP307", "rank-fixed", WARNING, "A rank that changes after the engine has stored the blocks")
+NO_SUCH_TIER = Code("KVP308", "no-such-tier", WARNING, "A tier that the engine does not have")
+NO_PREFETCH = Code("KVP309", "no-prefetch", WARNING, "A prefetch for an engine that cannot bring blocks up")
+ONE_RANK_A_REQUEST = Code("KVP310", "one-rank-a-request", WARNING, "Several ranks where the engine takes one a request")
+
 CODES: dict[str, Code] = {
     row.code: row
     for row in (
         SYNTAX, UNKNOWN_NAME, UNIT_MISMATCH, UNIT_MISSING, MISSING_ELSE, OUT_OF_RANGE, RESERVED_WORD, DEFINED_TWICE,
-        CAPPED, UNUSABLE, USE_CYCLE, TWO_RULES_DISAGREE, NEVER_DECIDES, MATCHES_NOTHING, HOLD_UNTIL_NEVER,
-        HOLD_BEYOND_BOUND, PRECEDENCE_CYCLE, GROUP_ORDER_UNKNOWN, LIMITS_CROSSED, MORE_THAN_FITS,
-        LIFETIME_OF_NOTHING, THIS_IS_LRU, STRANDED_TOKENS, DROP_TAKES_MORE, LOOP_WITHOUT_EXIT,
+        CAPPED, UNUSABLE, USE_CYCLE, UNKNOWN_LANGUAGE, TWO_RULES_DISAGREE, NEVER_DECIDES, MATCHES_NOTHING,
+        HOLD_UNTIL_NEVER, HOLD_BEYOND_BOUND, PRECEDENCE_CYCLE, GROUP_ORDER_UNKNOWN, LIMITS_CROSSED, MORE_THAN_FITS,
+        LIFETIME_OF_NOTHING, THIS_IS_LRU, STRANDED_TOKENS, DROP_TAKES_MORE, LOOP_WITHOUT_EXIT, ENGINE_TAKES_NOTHING,
+        NO_RANK_BELOW_DEFAULT, RANK_CLIPPED, NO_LIFETIMES, LIFETIME_ROUNDED, STEPS_MERGED, RANK_FIXED, NO_SUCH_TIER,
+        NO_PREFETCH, ONE_RANK_A_REQUEST,
     )
 }  # fmt: skip

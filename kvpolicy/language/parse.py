@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from lark.exceptions import UnexpectedInput
 
+from kvpolicy import words
 from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.build import Builder
@@ -22,6 +23,7 @@ from kvpolicy.language.build_rules import LayerBlock, flat
 from kvpolicy.language.collector import stopped
 from kvpolicy.language.grammar import parser
 from kvpolicy.language.recover import Recovery
+from kvpolicy.language.version import misplaced, other_version
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes
 MOST_RULES = 20_000  # of one set of files: beyond, comparing rules with each other would take minutes
@@ -49,7 +51,7 @@ class ParseResult:
 def parse(text: str, name: str) -> ParseResult:
     """Parse one text. `name` is the file as the author gave it; it stands in every place. Never raises for a fault
     of the text."""
-    refused = unusable(text, name)
+    refused = unusable(text, name) or other_version(text, name)
     if refused is not None:
         return ParseResult(None, (refused,))
     with _LOCK:
@@ -110,6 +112,7 @@ def _file(text: str, name: str, builder: Builder) -> syntax.File:
     rules: list[syntax.Rule] = []
     layer_order: dict[str, None] = {}
     headers: list[syntax.Header] = []
+    languages: list[syntax.Language] = []
     kinds: dict[type, list[object]] = {}
     for item in flat(builder.items):
         if isinstance(item, LayerBlock):
@@ -119,11 +122,14 @@ def _file(text: str, name: str, builder: Builder) -> syntax.File:
             rules.append(item)
         elif isinstance(item, syntax.Header):
             headers.append(item)
+        elif isinstance(item, syntax.Language):
+            languages.append(item)
         else:
             kinds.setdefault(type(item), []).append(item)
     for extra in headers[1:]:
         message = f"this file is already called '{headers[0].name}' (line {headers[0].place.line})"
         builder.faults.append(codes.DEFINED_TWICE.at(extra.place, message, fix="keep one `policy` line"))
+    builder.faults += misplaced(languages, text)
     return syntax.File(
         name=name,
         text=text,
@@ -137,6 +143,7 @@ def _file(text: str, name: str, builder: Builder) -> syntax.File:
         rules=tuple(rules),
         limits=_all(kinds, syntax.Limit),
         tests=_all(kinds, syntax.Test),
+        language=languages[0].version if languages and languages[0].version in words.LANGUAGES else words.LANGUAGES[0],
     )
 
 

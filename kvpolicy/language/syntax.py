@@ -215,6 +215,14 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class Language:
+    """`language 1`: the version of the language that a file is written in."""
+
+    version: int
+    place: Place = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Use:
     """`use continuum`, `use "limits.kvp" as limits`, `use P as n with patience = 5s`."""
 
@@ -337,7 +345,8 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One parsed text. `name` is as the author gave it; `text` is kept for messages; `digest` is its SHA-256."""
+    """One parsed text. `name` is as the author gave it; `text` is kept for messages; `digest` is its SHA-256;
+    `language` is the version it is written in, 1 where it says none."""
 
     name: str
     text: str
@@ -351,6 +360,7 @@ class File:
     rules: tuple[Rule, ...]
     limits: tuple[Limit, ...]
     tests: tuple[Test, ...]
+    language: int = 1
 
 
 @dataclass(frozen=True, slots=True)
