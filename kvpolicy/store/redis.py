@@ -111,7 +111,7 @@ class RedisStore:
         if well is None:
             self.link.late()
             self._round.feed.deliver_early()
-        return bool(well) and self.link.breaker.closed
+        return bool(well) and self.link.breaker.asks
 
     # --- versions -----------------------------------------------------------------------------------------
 

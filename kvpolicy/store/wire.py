@@ -189,6 +189,7 @@ def send_through(client: Any, commands: Sequence[Command]) -> list[Any]:
     answers: list[Any] = pipe.execute(raise_on_error=False)
     unknown = [place for place, answer in enumerate(answers) if isinstance(answer, redis.exceptions.NoScriptError)]
     if unknown:
+        prepare(client)
         pipe = client.pipeline(transaction=False)
         for place in unknown:
             command = commands[place]

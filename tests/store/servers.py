@@ -55,7 +55,7 @@ class Server:
 
     def client(self) -> redis.Redis:
         """A client of its own, for what a test wants to look at or to change."""
-        return redis.Redis(port=self.port, socket_timeout=10, **self.tls)  # type: ignore[arg-type]
+        return redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, **self.tls)  # type: ignore[arg-type]
 
     def start(self) -> Server:
         """Start it and wait until it answers."""
@@ -159,7 +159,7 @@ def sentinel(folder: Path, master: Server, name: str = "main") -> Iterator[int]:
     with open(folder / "log", "ab") as log:
         process = subprocess.Popen([BINARY, str(config), "--sentinel"], stdout=log, stderr=log, start_new_session=True)
     try:
-        client = redis.Redis(port=port, socket_timeout=5)
+        client = redis.Redis(host="127.0.0.1", port=port, socket_timeout=5)
 
         def knows_a_replica() -> bool:
             with contextlib.suppress(redis.RedisError, OSError):

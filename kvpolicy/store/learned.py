@@ -1,0 +1,53 @@
+"""Learned times in the store, so that they outlive the service: each replica keeps a document, a new one begins with
+the best that is kept.
+
+All replicas learn from the same records, so their documents say nearly the same and are never added up: that would
+count everything as often as there are replicas. The one that has learned from most is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kvpolicy.faults import InputFault
+from kvpolicy.store.contract import Store
+from kvpolicy.workflow import keep
+from kvpolicy.workflow.learned import Learned
+
+KIND = "learned"
+
+
+def keep_learned(store: Store, learned: Learned, source: str, tenants: Iterable[str] | None = None) -> int:
+    """Keep what was learned of these tenants (None: of all). source: this replica's name; one name each, the same
+    after a restart where that is possible, else the old documents stay 30 days beside the new. Returns how many
+    documents are where they outlive the process."""
+    lasting = 0
+    for tenant in learned.tenants() if tenants is None else tenants:
+        lasting += store.keep(KIND, tenant, source, keep.export(learned, tenant))
+    return lasting
+
+
+def take_up(store: Store, learned: Learned, tenant: str) -> bool:
+    """Begin where others, or this replica before its restart, left off: take the tenant's best document if it knows
+    more than is known here. What does not fit is passed over. Returns whether one was taken."""
+    best: tuple[float, Any] | None = None
+    for document in store.kept(KIND, tenant):
+        try:
+            weight = _weight(keep.times_of(document.body, learned.half_life))
+            keep.classes_of(document.body)
+        except InputFault:
+            continue  # of another version, or not written by us
+        if best is None or weight > best[0]:
+            best = (weight, document.body)
+    if best is None or best[0] <= _weight(learned.times(tenant)):
+        return False
+    try:
+        keep.load(learned, best[1], tenant)
+    except InputFault:
+        return False
+    return True
+
+
+def _weight(times: Any) -> float:
+    return float(times.tools.weight + times.human.weight + times.step.weight)
