@@ -1,4 +1,4 @@
-"""`kvp test FILE… [--coverage]`: run the test blocks of policies.
+"""`kvp test FILE… [--coverage] [--mutate]`: run the test blocks of policies, and try whether they notice changes.
 
 Tests stand in the files themselves and in `NAME.test.kvp` beside `NAME.kvp`; all files of one call are one set.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kvpolicy.faults import PolicyFault
 
 if TYPE_CHECKING:
+    from kvpolicy.policy.mutate import Mutation
     from kvpolicy.policy.results import Outcome, Results
 
 HELP = "Run the test blocks of policies. NAME.test.kvp beside NAME.kvp is read along with it."
@@ -20,9 +21,14 @@ _SUFFIX, _TEST_SUFFIX = ".kvp", ".test.kvp"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE… [--coverage] [--format text|json]`."""
+    """`FILE… [--coverage] [--mutate] [--format text|json]`."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a .kvp file, or the name of a packaged policy")
     parser.add_argument("--coverage", action="store_true", help="say which rule has decided which property")
+    parser.add_argument(
+        "--mutate",
+        action="store_true",
+        help="say what can be changed or deleted without a test noticing; then status 1",
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
@@ -32,17 +38,30 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy.policy.testing import run_tests
 
     try:
-        results = run_tests(open_policy(with_tests(args.files)))
+        policy = open_policy(with_tests(args.files))
+        results = run_tests(policy)
     except PolicyFault as fault:
         if args.format == "json":
             rows = [{"file": d.place.file, **d.as_json()} for d in fault.diagnostics]
             print(json.dumps({"tests": [], "passed": 0, "failed": 0, "coverage": None, "diagnostics": rows}, indent=1))
         raise
+    mutation = None
+    if args.mutate and results.fine:
+        from kvpolicy.policy.mutate import mutate
+
+        mutation = mutate(policy)
     if args.format == "json":
-        print(json.dumps(results.as_json(), indent=1, ensure_ascii=False))
+        document = results.as_json()
+        if args.mutate:
+            document["mutation"] = None if mutation is None else mutation.as_json()
+        print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         print(as_text(results, coverage=args.coverage))
-    return int(not results.fine)
+        if mutation is not None:
+            print("\n".join(_mutated(mutation)))
+        elif args.mutate:
+            print("mutation: not tried, for the tests do not pass as it is")
+    return int(not results.fine or mutation is not None and bool(mutation.survivors))
 
 
 def with_tests(targets: list[str]) -> list[str]:
@@ -80,6 +99,17 @@ def as_text(results: Results, *, coverage: bool) -> str:
         if used["of"]:
             lines.append(f"  of the policies it uses: {used['decided']} of {used['of']}")
     return "\n".join(lines)
+
+
+def _mutated(mutation: Mutation) -> list[str]:
+    """What no test notices, by place, and the counts."""
+    lines = [f"mutation: {mutation.noticed} of {mutation.of} changes are noticed by a test"]
+    lines += [f"  {mutant.place}: no test notices {mutant.change}" for mutant in mutation.survivors]
+    if mutation.refused or mutation.same:
+        lines.append(
+            f"  not counted: {mutation.refused} that check refuses, {mutation.same} that decide nothing otherwise"
+        )
+    return lines
 
 
 def _failed(outcome: Outcome) -> list[str]:
