@@ -3,8 +3,8 @@
 `words.PHASE_AFTER` says where an event leads. Three things bend that table: while any call is open the owner is in
 tool_pause; `ended` is left only by a request, `branch_start` or `resume`; an event older than the phase it would
 change comes too late and changes nothing. So the phase is that of the latest events, in whatever order they come: a
-result that comes before its call closes it, one that comes late leads where the events after it had led, and an end
-that comes late ends the life that it is about.
+result that comes before its call closes it, one that comes late leads where the events after it had led, a call that
+comes late is open unless a request has come since, and an end that comes late ends the life that it is about.
 """
 
 from __future__ import annotations
@@ -50,7 +50,20 @@ class Step(NamedTuple):
 class Phases:
     """The phase of one owner, and its open calls, oldest first."""
 
-    __slots__ = ("_after", "_closed_ids", "_lived", "_resumed", "_seen", "abandoned", "at", "calls", "phase")
+    __slots__ = (
+        "_after",
+        "_asked",
+        "_closed_ids",
+        "_ended",
+        "_latest",
+        "_lived",
+        "_resumed",
+        "_seen",
+        "abandoned",
+        "at",
+        "calls",
+        "phase",
+    )
 
     def __init__(self, at: float) -> None:
         self.phase = IDLE
@@ -59,9 +72,13 @@ class Phases:
         self.abandoned: list[Call] = []  # those that no result is waited for any more, until they are learned from
         self._closed_ids: dict[str, None] = {}
         self._seen: set[tuple[str, object]] = set()  # phase events seen within this phase
-        self._after: tuple[float, str] | None = None  # where the latest event led that came while calls were open
+        self._after: tuple[float, str] | None = None  # where the latest event leads of those that open calls or the end
+        # kept from moving the phase
         self._resumed = at  # the latest result of this tool pause
         self._lived = at  # when a request or event last began or renewed the life
+        self._asked = at  # when the latest request came: it carried what calls before it had brought
+        self._ended = at  # when the life was last said to end
+        self._latest = at  # the latest word on the phase, whether it moved it or not
 
     def observe(
         self,
@@ -77,28 +94,32 @@ class Phases:
         target = words.PHASE_AFTER.get(name)
         if target is None:
             return Step(False, self.phase, self.at)
-        if self.phase == ENDED and target != ENDED and name not in REVIVES:
+        if self._is_late(name, target, at):
             return None
         opened = closed = None
         if name == "tool_call":
-            if self._known(call) or (at < self.at and self.phase != TOOL_PAUSE):
+            if self._known(call):
                 return None
             opened = self._open(Call(tool, call, at, eta))
         elif name == "tool_result":
             if call is not None and call in self._closed_ids:
                 return None
             closed = self._answered(tool, call, at)
-            if closed is None and (self.calls or self.phase == HUMAN_PAUSE or at < self.at):
+            if closed is None and (self.calls or self.phase == HUMAN_PAUSE or at < self._latest):
                 return None
-        elif at < (self._lived if target == ENDED else self.at):
-            return None
         else:
             self._note(name, target, at)
         # INVARIANT: an owner is in tool_pause exactly while a call is open.
         if closed is not None and not self.calls:
-            step = self._resume()
+            step = self._go_on(RUNNING, self._resumed)
+        elif self.phase == ENDED:
+            step = self._go_on(target, at)
         else:
+            late = opened is not None and at < self._latest and self.phase != TOOL_PAUSE
+            later = (self._latest, self.phase) if late else None
             step = self.enter(TOOL_PAUSE if self.calls else target, at)
+            self._after = later or self._after
+        self._latest = max(self._latest, at)
         opens = self.phase == target and (opened is not None or (name, node) not in self._seen)
         if opens and len(self._seen) < _MOST_SEEN:
             self._seen.add((name, node))
@@ -110,6 +131,7 @@ class Phases:
         moved = phase != left
         if moved:
             self.phase, self.at = phase, max(at, since)
+            self._latest = max(self._latest, at)
             self._seen.clear()
             if phase == TOOL_PAUSE:
                 self._after, self._resumed = None, at
@@ -126,20 +148,42 @@ class Phases:
 
     def request(self, at: float) -> None:
         """A request came: what ended before it was another life."""
-        self._lived = max(self._lived, at)
+        self._lived, self._asked = max(self._lived, at), max(self._asked, at)
+        self._latest = max(self._latest, at)
 
     def abandon(self) -> None:
         """The life is over: no result is waited for."""
         self.abandoned, self.calls = self.calls, []
 
-    def _note(self, name: str, target: str, at: float) -> None:
-        """What an event that is not of a call means for the calls that are open, and for later words on the life."""
-        if ENDED in (target, self.phase):
-            self.abandon()
-        elif self.calls and (self._after is None or at >= self._after[0]):
-            self._after = at, target
+    def _is_late(self, name: str, target: str, at: float) -> bool:
+        """Whether an event that moves phases is of a life that is over, or older than what moved the phase since."""
         if name in REVIVES:
             self._lived = max(self._lived, at)
+            return at < (self._ended if self.phase == ENDED else self._latest)
+        if target == ENDED:
+            return at < self._lived
+        if self.phase == ENDED:
+            if not name.startswith("tool_"):
+                self._keep_for_later(at, target)
+            return True
+        if name == "tool_call":
+            return at < self._asked
+        return name != "tool_result" and at < self._latest
+
+    def _note(self, name: str, target: str, at: float) -> None:
+        """What an event that is not of a call means for the calls that are open, and for later words on the life."""
+        if target == ENDED:
+            if self.phase != ENDED:
+                self._after = (self._latest, self.phase) if self._latest > at else None
+            self._ended = max(self._ended, at)
+        if ENDED in (target, self.phase):
+            self.abandon()
+        elif self.calls:
+            self._keep_for_later(at, target)
+
+    def _keep_for_later(self, at: float, target: str) -> None:
+        if self._after is None or at >= self._after[0]:
+            self._after = at, target
 
     def _open(self, call: Call) -> Call:
         self.calls.append(call)
@@ -160,10 +204,14 @@ class Phases:
         if len(self._closed_ids) > _REMEMBERED_RESULTS:
             del self._closed_ids[next(iter(self._closed_ids))]
 
-    def _resume(self) -> Step:
-        """No call is open any more: the owner runs, or is where a later event has led it meanwhile."""
-        after, at = self._after, self._resumed
-        return self.enter(RUNNING, at) if after is None or after[0] <= at else self.enter(after[1], after[0])
+    def _go_on(self, phase: str, at: float) -> Step:
+        """No call is open any more, or a new life has begun at `at`: be in `phase`, or where a later event leads that
+        came meanwhile."""
+        after = self._after
+        if phase == ENDED:
+            return self.enter(phase, at)
+        self._after = None
+        return self.enter(phase, at) if after is None or after[0] <= at else self.enter(after[1], after[0])
 
     def _known(self, call: str | None) -> bool:
         return call is not None and (call in self._closed_ids or any(c.id == call for c in self.calls))

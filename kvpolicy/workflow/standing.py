@@ -39,19 +39,20 @@ class Told:
 class Standing:
     """`started`: when the steps began that run, by node."""
 
-    __slots__ = ("_branches", "position", "started")
+    __slots__ = ("_branches", "_since", "position", "started")
 
     def __init__(self, graph: Graph | None) -> None:
         self.position = None if graph is None else Position(graph)
         self.started: dict[str | None, list[float]] = {}
         self._branches: dict[str, tuple[str, int]] = {}  # node and fate of the instance a branch stands for
+        self._since: dict[str, float] = {}  # when it began, by branch
 
     def copy(self) -> Standing:
         """The same, for itself."""
         other = Standing(None)
         other.position = None if self.position is None else self.position.copy()
         other.started = {node: starts.copy() for node, starts in self.started.items()}
-        other._branches = self._branches.copy()
+        other._branches, other._since = self._branches.copy(), self._since.copy()
         return other
 
     def tell(self, told: Told) -> float | None:
@@ -89,6 +90,7 @@ class Standing:
             del self.started[next(iter(self.started))]
         if told.branch is not None and node is not None:
             self._branch(told.branch, node, _RUNS)
+            self._since[told.branch] = told.at
 
     def _end(self, node: str | None, told: Told) -> float | None:
         if told.branch is not None and node is not None:
@@ -96,12 +98,8 @@ class Standing:
             if fate == (node, _LOST_RUNNING):
                 return None  # its end is not waited for
             self._branch(told.branch, node, _ENDED)
-        starts = self.started.get(node)
-        seconds = None
-        if starts:
-            seconds = max(0.0, told.at - starts.pop(0))
-            if not starts:
-                del self.started[node]
+        began = self._leave(node, told.branch)
+        seconds = None if began is None else max(0.0, told.at - began)
         if self.position is not None and node is not None:
             self.position.end(node)
         return seconds
@@ -116,15 +114,24 @@ class Standing:
         if node is None:
             return
         ran = known is not None or node in self.started
-        starts = self.started.get(node) if ran else None
-        if starts:
-            starts.pop()
-            if not starts:
-                del self.started[node]
+        if ran:
+            self._leave(node, branch)
         if self.position is not None:
             self.position.lost(node, ran)
         if branch is not None:
             self._branch(branch, node, _LOST_RUNNING if ran else _LOST_BEFORE)
+
+    def _leave(self, node: str | None, branch: str | None) -> float | None:
+        """A running step of the node is over; when it began: that of the branch, else the oldest."""
+        starts = self.started.get(node)
+        since = None if branch is None else self._since.pop(branch, None)
+        if not starts:
+            return None
+        began = since if since in starts else starts[0]
+        starts.remove(began)
+        if not starts:
+            del self.started[node]
+        return began
 
     def _return(self, branch: str) -> None:
         """A branch that was given up goes on."""
@@ -141,4 +148,6 @@ class Standing:
         self._branches.pop(branch, None)
         self._branches[branch] = node, fate
         if len(self._branches) > MOST_NAMES:
-            del self._branches[next(iter(self._branches))]
+            gone = next(iter(self._branches))
+            del self._branches[gone]
+            self._since.pop(gone, None)

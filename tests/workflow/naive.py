@@ -28,7 +28,7 @@ class Reading:
         self.open: list[dict] = []
         self.linger: tuple[float, float] | None = None
         self.running = 0
-        self.lived = 0.0
+        self.lived = self.asked = self.latest = self.end = 0.0
         self.meanwhile: tuple[float, str] | None = None  # the latest event while calls were open
         self.resumed = 0.0
         self.quiet: float | None = None
@@ -56,7 +56,7 @@ class Reading:
     def arrive(self, t: float) -> None:
         self.running += 1
         self.quiet = None
-        self.lived = max(self.lived, t)
+        self.lived, self.asked, self.latest = max(self.lived, t), max(self.asked, t), max(self.latest, t)
         if self.phase == "tool_pause":
             for call in list(self.calls):
                 self.meanwhile = None
@@ -83,13 +83,13 @@ class Reading:
     def event(self, t: float, name: str, facts: dict) -> None:
         facts = {"name": name, **{k: v for k, v in facts.items() if v is not None}}
         target = TARGET.get(name)
-        if (
-            self.phase == "ended"
-            and target is not None
-            and target != "ended"
-            and name not in ("branch_start", "resume")
-        ):
+        revives = name in ("branch_start", "resume")
+        if self.phase == "ended" and target not in (None, "ended") and not revives:
+            if not name.startswith("tool_"):
+                self.keep(t, target)
             return
+        if revives:
+            self.lived = max(self.lived, t)
         if name == "tool_call":
             self.call(t, facts)
         elif name == "tool_result":
@@ -97,27 +97,53 @@ class Reading:
         elif target is None:
             self.close_until(facts, None)
             self.start(t, facts, None, news=True)
-        elif t >= (self.lived if target == "ended" else self.since):
-            if "ended" in (target, self.phase):
-                self.calls = []
-            elif self.calls and (self.meanwhile is None or t >= self.meanwhile[0]):
-                self.meanwhile = t, target
-            if name in ("branch_start", "resume"):
-                self.lived = max(self.lived, t)
-            self.go("tool_pause" if self.calls else target, t, name, facts)
-            self.announce(t, facts, target)
+        else:
+            self.move(t, name, facts, target)
         if self.phase == "ended":
             self.linger = None
+
+    def keep(self, t: float, target: str) -> None:
+        if self.meanwhile is None or t >= self.meanwhile[0]:
+            self.meanwhile = t, target
+
+    def move(self, t: float, name: str, facts: dict, target: str) -> None:
+        """An event that is not of a call, and moves the phase unless it is older than what has moved it since."""
+        if target == "ended":
+            if t < self.lived:
+                return
+            if self.phase != "ended":
+                self.meanwhile = (self.latest, self.phase) if self.latest > t else None
+            self.end = max(self.end, t)
+            self.calls = []
+            self.go("ended", t, name, facts)
+        elif self.phase == "ended":
+            if t < self.end:
+                return
+            later, self.meanwhile = self.meanwhile, None
+            if later is not None and later[0] > t:
+                self.go(later[1], later[0], name, facts)
+            else:
+                self.go(target, t, name, facts)
+        elif t < self.latest:
+            return
+        elif self.calls:
+            self.keep(t, target)
+            self.go("tool_pause", t, name, facts)
+        else:
+            self.go(target, t, name, facts)
+        self.announce(t, facts, target)
 
     def call(self, t: float, facts: dict) -> None:
         call = {"tool": facts.get("tool"), "call": facts.get("call")}
         known = [c["call"] for c in self.calls] + list(self.returned)
         if call["call"] is not None and call["call"] in known:
             return
-        if t < self.since and self.phase != "tool_pause":
+        if t < self.asked:
             return
+        later = (self.latest, self.phase) if t < self.latest and self.phase != "tool_pause" else None
         self.calls.append(call)
         self.go("tool_pause", t, "tool_call", facts)
+        self.meanwhile = later or self.meanwhile
         self.start(t, facts, call, news=True)
 
     def find_result(self, t: float, facts: dict) -> None:
@@ -135,7 +161,7 @@ class Reading:
             self.returned.add(wanted)
         if match is not None:
             self.result(t, match, {**{k: v for k, v in match.items() if v is not None}, **facts})
-        elif not self.calls and self.phase != "human_pause" and t >= self.since:
+        elif not self.calls and self.phase != "human_pause" and t >= self.latest:
             self.go("running", t, "tool_result", facts)
             self.announce(t, facts, "running")
 
@@ -153,6 +179,8 @@ class Reading:
     def go(self, phase: str, t: float, name: str | None, facts: dict | None = None, closed: dict | None = None) -> None:
         """Into a phase: what `until` closes, then what the phase before had opened."""
         moved = phase != self.phase
+        if moved or name is not None:
+            self.latest = max(self.latest, t)
         if facts is not None:
             self.close_until(facts, closed, t)
         if moved:
