@@ -154,6 +154,52 @@ def tree_of_thought(text: str | None) -> list[int]:
     return [found[2], onward]
 
 
+def agents(text: str | None) -> list[int]:
+    """All at once in one pool. A planner hands to a coder and a tester, both to a critic, and that one back. The
+    coder's tool takes 8 s, as always, the tester's takes longer; the critic searches in branches; then the planner is
+    due, and a third session with a head that two have used. Found by: the coder and the tester as their tools return,
+    the critic's last branch, the planner, the third session."""
+    graph = {
+        "nodes": ["planner", "coder", "tester", "critic"],
+        "edges": [["planner", "coder"], ["planner", "tester"], ["coder", "critic"], ["tester", "critic"]],
+        "joins": {"critic": "and"},
+        "loops": [{"from": "critic", "to": "planner", "at_most": 9}],
+    }
+    scene = Scene(text, 48, graph=graph)
+    scene.steering.state.gauges.cost = CostModel(prefill_tokens_per_s=2.0)
+    _learn(scene, "build", 8.0, 120)
+
+    def owner(name: str, branch: str | None = None) -> Owner:
+        return Owner(session="job", run="job", agent=name, branch=branch, parent=None if branch is None else "job")
+
+    def prompt(name: str, kind: str, *more: str) -> list[Part]:
+        return [("system", name, 4), ("turn", f"{name}-task", 4), *((kind, each, 2) for each in more)]
+
+    for name in ("ann", "bob"):
+        scene.ask(Owner(session=name), [("system", "chat", 3), ("turn", name, 1)], finished=True)
+    scene.ask(owner("planner"), prompt("planner", "turn"), finished=True)
+    scene.ask(owner("coder"), prompt("coder", "turn"), 0.0, tool_calls=["build"])
+    scene.now += 1.0
+    scene.ask(owner("tester"), prompt("tester", "turn"), 0.0, tool_calls=["deploy"])
+    scene.crowd(12, 4, 0.5)
+    scene.now += 1.0
+    found = [scene.ask(owner("coder"), prompt("coder", "tool_result", "log"), finished=True)]
+    scene.now += 5.0
+    scene.crowd(1, 4, 1.0)
+    found.append(scene.ask(owner("tester"), prompt("tester", "tool_result", "log"), finished=True))
+    scene.ask(owner("critic"), prompt("critic", "turn"))
+    for name in ("b1", "b2", "b3"):
+        branch = scene.ask(owner("critic", name), prompt("critic", "branch", name), finished=True)
+        scene.tell("branch_done", run="job", branch=name)
+        scene.crowd(12, 4, 1.0)
+    found.append(branch)
+    scene.tell("step_end", run="job", node="critic")
+    found.append(scene.ask(owner("planner"), prompt("planner", "turn", "next"), finished=True))
+    found.append(scene.ask(Owner(session="cem"), [("system", "chat", 3), ("turn", "cem", 1)], finished=True))
+    assert not scene.failures()
+    return found
+
+
 def _thoughts(scene: Scene, count: int) -> None:
     """Branches of other searches, each with a prompt of five blocks of its own, which go on."""
     for _ in range(count):
@@ -181,14 +227,15 @@ SCENARIOS: dict[str, Play] = {
     "chat_rag": chat_rag,
     "kvflow": kvflow,
     "tree_of_thought": tree_of_thought,
+    "agents": agents,
 }
 
 
 def main() -> None:
     """Print what each policy finds cached on its scenario, beside the engine's own order and `base`."""
-    print(f"{'scenario':20}{'policy':>10}{'lru':>10}{'base':>10}    blocks found cached")
+    print(f"{'scenario':20}{'policy':>16}{'lru':>16}{'base':>16}    blocks found cached")
     for name, play in SCENARIOS.items():
-        print(f"{name:20}{play(text_of(name))!s:>10}{play(None)!s:>10}{play(text_of('base'))!s:>10}")
+        print(f"{name:20}{play(text_of(name))!s:>16}{play(None)!s:>16}{play(text_of('base'))!s:>16}")
 
 
 if __name__ == "__main__":
