@@ -1,7 +1,7 @@
 """`make test-engines`: the tests that run real engines, each suite in its own environment, and what was not run.
 
-Builds what is missing (`environments.py`, `tiny_model.py`), runs pytest once a suite, and ends with a table. Exit status
-0 only where every suite ran tests and all of them passed.
+Builds what is missing (`environments.py`, `tiny_model.py`), runs pytest once a suite, and ends with a table. Exit
+status 0 only where every suite ran tests and all of them passed.
 
     python3 tests/engines/run.py [SUITE…] [-- ARGUMENTS OF PYTEST]
 """

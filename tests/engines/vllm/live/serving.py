@@ -165,8 +165,8 @@ class Server:
 
 
 def directive(owner: str, end: int = SYSTEM_TOKENS, kind: str = "system", **wish: Any) -> dict[str, Any]:
-    """`kv_transfer_params` that ask something for the first `end` tokens."""
-    spans = [{"kind": kind, "start": 0, "end": end, "claim": kind, **wish}]
+    """`kv_transfer_params` that ask something for the first `end` tokens, as a claim called `head`."""
+    spans = [{"kind": kind, "start": 0, "end": end, "claim": "head", **wish}]
     return {"kv_transfer_params": {"kvpolicy": {"owner": owner, "spans": spans}}}
 
 
