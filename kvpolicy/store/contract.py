@@ -41,7 +41,8 @@ def named(what: str, value: str) -> str:
 class Gap:
     """Records of one shard that this replica will never see: trimmed while it was away, or lost with a server.
 
-    lost: how many, None where nobody can tell. The records after it follow.
+    lost: how many were trimmed; None: the server lost the stream or its end, and with it what others told in the last
+    moments before. The records after it follow.
     """
 
     shard: int

@@ -1,8 +1,10 @@
 """A run state that agrees with those of the other replicas: what happens is told to all and applied in one order.
 
 `event_record` and its like make records of what a service sees, `apply` brings a record into a run state, `Replica`
-ties the two to a store. Where records were lost (`Gap`) nothing is guessed: the owners that they may have been about
-are forgotten, so that recency alone speaks for them until they are heard of again.
+ties the two to a store. Where this replica missed records (a `Gap` that says how many) nothing is guessed: the owners
+that they may have been about are forgotten, so that recency alone speaks for them until they are heard of again. Where
+the server lost its own (a `Gap` that cannot say) what is known stays: at most the last moments are missing, and a pause
+that nobody ends runs out by itself.
 """
 
 from __future__ import annotations
@@ -136,6 +138,8 @@ class Replica:
     def _one(self, record: Record | Gap) -> tuple[Owner, ...]:
         if isinstance(record, Gap):
             self.counters["gaps"] += 1
+            if record.lost is None:
+                return ()
             gone = [owner for owner in self.state.owners() if shard_of(owner, self.store.shards) == record.shard]
             for owner in gone:
                 self.state.forget(owner)

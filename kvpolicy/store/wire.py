@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -69,12 +69,12 @@ def connect(url: str, timeout: float) -> Wire:
             return One(redis.Redis.from_url(url, **every))
         except (ValueError, TypeError) as fault:
             raise InputFault(f"the address of Redis cannot be used: {fault}") from None
-    options = {name: _option(value) for name, value in parse_qsl(parts.query)}
+    options = {name: _option(name, value) for name, value in parse_qsl(parts.query)}
     if scheme == "rediss":
         options["ssl"] = True
     for name in ("username", "password"):
         if getattr(parts, name):
-            options[name] = getattr(parts, name)
+            options[name] = unquote(getattr(parts, name))
     hosts = _hosts(parts.netloc, 7000 if kind == "cluster" else 26379)
     if kind == "cluster":
         return Cluster(hosts, {**every, **options})
@@ -94,7 +94,9 @@ def shown(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _option(text: str) -> Any:
+def _option(name: str, text: str) -> Any:
+    if name.endswith(("password", "username")):
+        return text
     if text.lower() in ("true", "yes", "on", "false", "no", "off"):
         return text.lower() in ("true", "yes", "on")
     return int(text) if text.isdigit() else text

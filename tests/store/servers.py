@@ -122,7 +122,7 @@ def cluster(folder: Path, nodes: int = 3) -> Iterator[list[Server]]:
     with contextlib.ExitStack() as stack:
         servers = [
             stack.enter_context(
-                Server(folder / str(number), cluster_enabled="yes", cluster_node_timeout="2000", appendonly="no")
+                Server(folder / str(number), cluster_enabled="yes", cluster_node_timeout="700", appendonly="no")
             )
             for number in range(nodes)
         ]
@@ -153,7 +153,7 @@ def sentinel(folder: Path, master: Server, name: str = "main") -> Iterator[int]:
     config.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
         f"sentinel monitor {name} 127.0.0.1 {master.port} 1\n"
-        f"sentinel down-after-milliseconds {name} 500\nsentinel failover-timeout {name} 2000\n"
+        f"sentinel down-after-milliseconds {name} 300\nsentinel failover-timeout {name} 1500\n"
     )
     assert BINARY is not None
     with open(folder / "log", "ab") as log:

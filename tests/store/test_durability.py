@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -23,7 +25,6 @@ from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.state import RunState
 from tests.store.conftest import Open
 from tests.store.servers import Server, free_port, until
-from tests.store.test_replicas import start
 
 
 def taught(tools: int = 5, tenant: str = "t") -> RunState:
@@ -137,10 +138,23 @@ def test_a_full_disk_is_counted_and_stops_nothing(tmp_path: Path) -> None:
     assert not store.keep("learned", "t", "a", {})
 
 
+WRITES_UNTIL_KILLED = """
+import sys
+from kvpolicy.store.memory import MemoryStore
+store, number = MemoryStore(sys.argv[1]), 0
+print("ready", flush=True)
+while True:
+    number += 1
+    store.publish("p", {"a": f"{number} " * 5000})
+    store.keep("learned", "t", "a", {"n": number, "padding": [number] * 5000})
+"""
+
+
 def test_killed_in_the_middle_of_a_write(tmp_path: Path) -> None:
     latest = 0
     for attempt in range(8):
-        process = start("write", str(tmp_path), "-", "-")
+        command = [sys.executable, "-c", WRITES_UNTIL_KILLED, str(tmp_path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.02 + 0.02 * attempt)

@@ -58,7 +58,7 @@ def test_a_cluster_whose_node_is_killed_fails_over(tmp_path: Path, open_store: O
             slot = int(client.execute_command("CLUSTER", "KEYSLOT", f"{{{prefix}.e0}}"))
         master = nodes[slot * 3 // 16384 if slot < 16383 else 2]
         replica = stack.enter_context(
-            Server(tmp_path / "replica", cluster_enabled="yes", cluster_node_timeout="2000", appendonly="no")
+            Server(tmp_path / "replica", cluster_enabled="yes", cluster_node_timeout="700", appendonly="no")
         )
         with contextlib.closing(replica.client()) as client, contextlib.closing(master.client()) as its:
             client.execute_command("CLUSTER", "MEET", "127.0.0.1", master.port)
@@ -203,6 +203,20 @@ def test_tls(tmp_path: Path, open_store: Open) -> None:
 def test_addresses_that_cannot_be_used_are_said(url: str) -> None:
     with pytest.raises(InputFault):
         connect(url, 1.0)
+
+
+def test_passwords_go_to_the_server_as_they_are_meant(tmp_path: Path, open_store: Open) -> None:
+    """One of digits stays a text, one with an at sign is written with %40."""
+    with Server(tmp_path, user="app on >12@34 ~test* +@all", requirepass="99") as server:
+        good = open_store(f"redis://app:12%4034@127.0.0.1:{server.port}/0")
+        assert good.status().mode == "shared"
+    wire: Any = connect("redis+cluster://app:12%4034@127.0.0.1:1", 0.1)
+    assert wire._options["password"] == "12@34"
+    sentinel_wire: Any = connect("redis+sentinel://127.0.0.1:1/main?sentinel_password=0123&password=456", 0.1)
+    pool = sentinel_wire._client.connection_pool
+    assert pool.connection_kwargs["password"] == "456"
+    (watcher,) = pool.sentinel_manager.sentinels
+    assert watcher.connection_pool.connection_kwargs["password"] == "0123"
 
 
 def test_an_address_is_shown_without_its_password() -> None:

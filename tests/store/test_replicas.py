@@ -154,6 +154,9 @@ def test_a_gap_in_one_shard_leaves_the_others_alone() -> None:
     gone = one.catch_up()
     assert 0 < len(gone) < 20
     assert len(one.state.owners()) == 40 - len(gone)
+    store.gap = [Gap(4, None, "the stream is gone")]
+    assert one.catch_up() == () and len(one.state.owners()) == 40 - len(gone)
+    assert one.counters["gaps"] == 2
 
 
 def test_apply_says_who_is_to_be_planned_again() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from kvpolicy.policy.model import EventPattern, IntervalPattern, Subject
 from kvpolicy.request import Owner, Request
-from kvpolicy.store.memory import MemoryStore
 from kvpolicy.store.redis import RedisStore
 from kvpolicy.store.replica import Replica, answer_record, event_record, request_record
 from kvpolicy.store.settings import Settings
@@ -85,21 +84,8 @@ def hold(store: RedisStore, name: str) -> None:
         store.settle()
 
 
-def write(folder: str) -> None:
-    """Write the same three files over and over until killed."""
-    store = MemoryStore(folder)
-    print("ready", flush=True)
-    number = 0
-    while True:
-        number += 1
-        store.publish("p", {"a": f"{number} " * 5000})
-        store.keep("learned", "t", "a", {"n": number, "padding": [number] * 5000})
-
-
 if __name__ == "__main__":
     task, url, prefix, name, *rest = sys.argv[1:]
-    if task == "write":
-        write(url)
     settings = Settings(prefix=prefix, replica=name, budget=10.0, timeout=10.0)
     opened = RedisStore(url, settings)
     if task == "tell":
