@@ -41,6 +41,7 @@ class Round:
         self.feed = Feed(keys.shards, self.counters)
         self.force = Force(keys, local)
         self.replicas = 1
+        self.quiet = 0  # rounds in a row in which nobody told or asked anything
         self.more = False  # there is more to read or to send than one round takes
         self._secret_given, self._kept = settings.secret is not None, settings.kept
         self._hello_at = 0.0
@@ -78,10 +79,12 @@ class Round:
             if isinstance(answer, Exception):
                 self.feed.unsent(records)
         self.more = self.feed.has_outgoing
+        self.quiet = 0 if sent or asks else self.quiet + 1
         for stream, answer in zip(self.feed.streams, of_reads, strict=False):
             if not isinstance(answer, Exception):
                 self.feed.arrived(list(stream.read(answer)), self.clock.now())
                 self.more |= len(answer) >= 3 + 3 * MOST_READ
+                self.quiet *= len(answer) <= 3
         faults = [answer for answer in (*of_boards, *of_appends, *of_reads) if isinstance(answer, Exception)]
         if faults:
             raise faults[0]

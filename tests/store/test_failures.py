@@ -146,6 +146,46 @@ def test_restarted_empty(own_server: Server, open_store: Open) -> None:
     assert back.accepted and back.version is not None and back.version.files == {"a": "1"}
 
 
+def test_of_two_versions_made_apart_the_servers_counts(tmp_path: Path, open_store: Open) -> None:
+    server = Server(tmp_path)
+    apart = open_store(server.url, **QUICK)
+    alone = apart.publish("p", {"a": "apart"})
+    assert alone.accepted and not alone.shared
+    apart.link.close(0.1)
+    with server:
+        other = open_store(server.url)
+        assert other.publish("p", {"a": "shared"}).shared
+        _reopened(apart)
+        until(lambda: apart.policy("p") == other.policy("p"))
+        version = apart.policy("p")
+        assert version is not None and (version.serial, version.files) == (1, {"a": "shared"})
+        assert count(apart, "conflicts") == 1
+
+
+def test_a_replica_that_knows_more_than_the_server_tells_it(tmp_path: Path, open_store: Open) -> None:
+    server = Server(tmp_path)
+    apart = open_store(server.url, **QUICK)
+    for text in "123":
+        apart.publish("p", {"a": text})
+    apart.link.close(0.1)
+    with server:
+        other = open_store(server.url)
+        other.publish("p", {"a": "shared"})
+        _reopened(apart)
+        until(lambda: (v := other.policy("p")) is not None and (v.serial, v.files) == (3, {"a": "3"}))
+
+
+def test_a_replica_alone_grants_its_share(own_server: Server, open_store: Open) -> None:
+    one, two = open_store(own_server.url, **QUICK), open_store(own_server.url, **QUICK)
+    until(lambda: one.status().replicas == two.status().replicas == 2)
+    assert one.enter("t", "running", "before", 8, 60).shared
+    own_server.kill()
+    until(lambda: one.status().mode == two.status().mode == "local")
+    granted = [one.enter("t", "running", str(number), 8, 60).granted for number in range(8)]
+    assert granted == [True] * 3 + [False] * 5  # the place it had granted counts
+    assert [two.spend("t", "w", 1, 8, 6000).granted for _ in range(6)] == [True] * 4 + [False] * 2
+
+
 def test_evicting(tmp_path: Path, open_store: Open) -> None:
     with Server(tmp_path, maxmemory="6mb", maxmemory_policy="allkeys-lru") as server:
         first, second = open_store(server.url, **QUICK), open_store(server.url, **QUICK)

@@ -207,7 +207,7 @@ def test_addresses_that_cannot_be_used_are_said(url: str) -> None:
 
 def test_passwords_go_to_the_server_as_they_are_meant(tmp_path: Path, open_store: Open) -> None:
     """One of digits stays a text, one with an at sign is written with %40."""
-    with Server(tmp_path, user="app on >12@34 ~test* +@all", requirepass="99") as server:
+    with Server(tmp_path, user="app on >12@34 ~test* +@all") as server:
         good = open_store(f"redis://app:12%4034@127.0.0.1:{server.port}/0")
         assert good.status().mode == "shared"
     wire: Any = connect("redis+cluster://app:12%4034@127.0.0.1:1", 0.1)
