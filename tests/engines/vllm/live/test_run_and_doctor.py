@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.engines.vllm.live.serving import Server, alive, descendants
+from kvpolicy.residency import LIVE
+from tests.engines.vllm.live.serving import Server, alive, descendants, prompt
+from tests.engines.vllm.live.watching import Watch
 
 
 def doctor(server: Server, *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -56,17 +59,22 @@ def test_without_a_flood_an_empty_cache_tells_nothing(stock: Server) -> None:
     assert found["effect"]["state"] in ("broken", "unknown")  # 64 blocks are more than this small cache has
 
 
-def test_signals_go_on_and_nothing_is_left(model: Path, tmp_path: Path) -> None:
-    """SIGTERM is passed on; `stop` looks for what outlives it."""
-    server = Server(model, tmp_path / "t").start()
-    found = doctor(server)[1]
-    assert found["scheduler"]["state"] == "good"
-    status = server.stop(signal.SIGTERM)
-    assert status in (0, 128 + signal.SIGTERM), server.log[-2000:]
-
-
-def test_an_engine_whose_kvp_run_is_killed_ends_too(model: Path, tmp_path: Path) -> None:
-    server = Server(model, tmp_path / "k").start()
+def test_three_lives_of_a_server(model: Path, tmp_path: Path) -> None:
+    """It is ended by SIGTERM and starts again; events tell of the new life; then its `kvp run` is killed."""
+    server = Server(model, tmp_path / "e").start()
+    with closing(Watch(server)) as watch:
+        ids, other = prompt(3300, 100), prompt(3301, 100)
+        server.complete(ids)
+        watch.until(lambda: watch.cached(ids) == 96 and watch.state() == LIVE)
+        status = server.stop(signal.SIGTERM)  # which looks for what outlives it
+        assert status in (0, 128 + signal.SIGTERM), server.log[-2000:]
+        watch.until(lambda: watch.state() != LIVE)
+        assert watch.cached(ids) == 0
+        server.start()
+        server.complete(other)
+        watch.until(lambda: watch.cached(other) == 96 and watch.state() == LIVE)
+        assert watch.cached(ids) == 0
+        assert watch.feed.counts["restarts"] == 1
     assert server.process is not None
     below = descendants(server.process.pid)
     assert len(below) >= 2
