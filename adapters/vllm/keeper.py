@@ -169,12 +169,13 @@ class Keeper:
 
     def engage(self, now: float) -> None:
         """Put our queue in place of vLLM's, and claim for what runs."""
-        self.queue = queue = RankedQueue(self.pool.blocks, self.pool.free_block_queue.get_all_free_blocks(), self._lost)
+        self.queue = queue = RankedQueue(self.pool.blocks, self.pool.free_block_queue.get_all_free_blocks())
         self.trunk = trunk = Trunk(queue, self.holdings.capacity, self.holdings.find)
         self.ledger = trunk.listener = Ledger(trunk, budget=self._budget)
         self._table = self.pool.cached_block_hash_to_block
         queue.rescues = self._rescued
         self.pool.free_block_queue = queue
+        self._bind_touch(queue)
         self.engaged = True
         self.counters["engaged"] += 1
         log.info("kvpolicy: the first directive has come; blocks leave by rank from now on")
@@ -183,6 +184,12 @@ class Keeper:
             self._place(self.running[request.request_id], request, 0, now)
         self._heed(now)
 
+    def _bind_touch(self, queue: RankedQueue) -> None:
+        stock = getattr(self.pool, "touch", None)
+        if getattr(stock, "__qualname__", "") == "BlockPool.touch" and self.pool.metrics_collector is None:
+            queue.stock_touch = stock
+            self.pool.touch = queue.touch
+
     def _untold(self, request: Any) -> Told:
         session = getattr(request, "session_id", None)
         owner = Owner(session=str(session)) if session else Owner()
@@ -190,6 +197,7 @@ class Keeper:
 
     def _arrive(self, request: Any, told: Told, now: float) -> None:
         assert self.ledger is not None
+        self._heed(now)
         hashes = self.holdings.hashes(request)
         layout = lay_out(told.request)
         arrival = self.ledger.arrive(told.request, layout, hashes, now, open_calls=told.waits)
@@ -199,6 +207,7 @@ class Keeper:
     def _after_schedule(self, scheduled: dict[str, int]) -> None:
         running, requests = self.running, self._scheduler.requests
         now = self._clock()
+        self._heed(now)
         changed = False
         for request_id, count in scheduled.items():
             record = running.get(request_id)
@@ -265,6 +274,7 @@ class Keeper:
         finished = request.is_finished()
         if record is None:
             return
+        self._heed(now)
         if record.lease is not None and not record.lease.released:
             self._grow(record, now)
             self.trunk.release(record.lease, now)
@@ -288,6 +298,7 @@ class Keeper:
     def _advance(self, now: float) -> None:
         assert self.ledger is not None
         assert self.trunk is not None
+        self._heed(now)
         if self.pool.cached_block_hash_to_block is not self._table:
             self._look_for_reset(now)
         self.ledger.advance(now)
@@ -298,6 +309,7 @@ class Keeper:
             return
         self._table = self.pool.cached_block_hash_to_block
         self.counters["resets"] += 1
+        self.trunk.take_up()
         self.trunk.now = now
         self.trunk.forget()
         self._heed(now)
@@ -305,18 +317,9 @@ class Keeper:
     def _heed(self, now: float) -> None:
         assert self.ledger is not None
         assert self.trunk is not None
+        self.trunk.take_up()
         self.trunk.tell_emptied()
         self.ledger.heed(now)
-
-    def _lost(self, run: Any, taken: list[int]) -> None:
-        """The queue gave blocks away. Called within an allocation."""
-        trunk = self.trunk
-        if trunk is None:
-            return
-        try:
-            trunk.lost(run, taken)
-        except Exception as fault:
-            self._failed("lost", fault)
 
     def _take_up(self, message: dict[str, Any]) -> dict[str, Any]:
         if self.off is not None:
@@ -357,6 +360,7 @@ class Keeper:
         self.counters["failures"] += 1
         self.counters[f"failures.{where}"] += 1
         was_engaged, self.engaged = self.engaged, False
+        self.pool.__dict__.pop("touch", None)
         stock: Any = self.pool.free_block_queue
         if was_engaged:
             from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue

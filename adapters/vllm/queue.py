@@ -5,47 +5,51 @@ the stock queue has, in its order. The pool calls it; `trunk` gives blocks to ru
 release and one run are one segment: a list of ids, so that re-ranking a span costs segments and not blocks.
 
 Nothing is kept on vLLM's blocks. `_state` says per block id what it is: a Segment (free, in it), FRONT (free, in
-front), a Run (held, claimed) or None (held, unclaimed).
+front), a Run (held, claimed) or None (held, unclaimed). Alone in its file with the hot loops: `make bench-vllm`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
-from itertools import groupby
 from typing import Any
 
-from kvpolicy.adapters.vllm.segment import DEFAULT, Entry, Segment, pieces
+from kvpolicy.adapters.vllm.segment import Rank, Segment, pieces
+from kvpolicy.claims.strength import DEFAULT, DROPPED, PROTECTED
 from kvpolicy.pool.run import Run
 
-LONGEST = 4096  # ids of one segment: it bounds what carving one up costs
+LONGEST = 4096  # ids of one segment: it bounds what taking from its front and carving it up cost
 _TAKEN_OVER = 512  # of those made of the stock queue
-_SLACK = 64
+_RANKS = PROTECTED + 101 - DROPPED
+_SHIFT = -DROPPED
 
 Block = Any  # vllm.v1.core.kv_cache_utils.KVCacheBlock
-Lost = Callable[[Run, list[int]], None]
-_Front = type("_Front", (), {"__slots__": ()})
+
+
+class _Front:
+    __slots__ = ()
+
+
 FRONT = _Front()
 
 
 class RankedQueue:
     """The whole interface of the stock queue. blocks: all blocks of the pool, by id. free: those that are free, in
-    order. lost: told, after a pop, which blocks of which run went, in the order of the queue.
+    order. gone: blocks that left while they belonged to a run, with it, until the claims side takes them up.
 
     num_free_blocks counts every free block, whatever its rank. INVARIANT: nothing ever waits for a protected block.
     """
 
-    def __init__(self, blocks: Sequence[Block], free: Sequence[Block], lost: Lost | None = None) -> None:
+    def __init__(self, blocks: Sequence[Block], free: Sequence[Block]) -> None:
         self.num_free_blocks = 0
-        self.lost = lost
+        self.gone: list[tuple[Run, list[int]]] = []
         self.rescues: Callable[[list[int], BaseException], Any] | None = None
+        self.stock_touch: Callable[[Sequence[Block]], None] = _unbound
         self._blocks = blocks
         self._state: list[Any] = [None] * len(blocks)
         self._front: list[int] = []  # its end is the front of the queue
-        self._heap: list[Entry] = []
-        self._live = 0  # segments
+        self._ranks = [Rank(1 << n) for n in range(_RANKS)]
+        self._occupied = 0  # bits of ranks that may have segments
         self._releases = 0
-        self._tickets = 0
         self._stock: Any = None
         ids = [block.block_id for block in free]
         lead = next((n for n, block in enumerate(free) if block.block_hash is not None), len(ids))
@@ -67,32 +71,73 @@ class RankedQueue:
         if n == 0:
             return []
         assert self.num_free_blocks >= n
-        gone: list[tuple[Run, list[int]]] = []
         try:
-            ids = self._pop(n, gone)
+            ids = self._pop(n)
         except Exception as fault:
             return self._rescue(fault).popleft_n(n)  # type: ignore[no-any-return]
         self.num_free_blocks -= n
-        if gone and self.lost is not None:
-            for run, taken in gone:
-                self.lost(run, taken)
         blocks = self._blocks
         return [blocks[i] for i in ids]
 
     def remove(self, block: Block) -> None:
         """Takes a block out of the middle. Raises RuntimeError for one that is not in the queue."""
-        if self._stock is not None:
-            self._stock.remove(block)
-            return
-        segment = self._state[block.block_id]
-        if type(segment) is not Segment and segment is not FRONT:
-            raise RuntimeError(f"remove() called on an invalid block: {block}")
+        state = self._state
+        i = block.block_id
+        segment = state[i]
         try:
-            self._remove(block.block_id, segment)
-        except Exception as fault:
-            self._rescue(fault).remove(block)
-            return
-        self.num_free_blocks -= 1
+            queued = segment.queued
+            last = queued.pop()
+            if last == i:  # a prompt is touched from its head on, and its head is the end of the segment
+                state[i] = segment.run
+                self.num_free_blocks -= 1
+                if not queued:
+                    self._drop(segment)
+                return
+            queued.append(last)
+        except AttributeError:  # no segment: it stands in front, or not here
+            pass
+        self._remove_slowly(block, i, segment)
+
+    def touch(self, blocks: Sequence[Block]) -> None:
+        """What `BlockPool.touch` does, for all blocks in one loop: a call a block costs more than all else here.
+        `keeper` binds it where the pool's own is the stock one and nobody collects metrics in it."""
+        state = self._state
+        gone = 0
+        rest = iter(blocks)
+        for block in rest:
+            if block.ref_cnt or block.is_null:
+                if block.is_null:
+                    self.stock_touch([block])  # versions differ in what they count for it
+                else:
+                    block.ref_cnt += 1
+                continue
+            i = block.block_id
+            segment = state[i]
+            if type(segment) is Segment:
+                queued = segment.queued
+                last = queued.pop()
+                if last == i:
+                    state[i] = run = segment.run
+                    gone += 1
+                    block.ref_cnt = 1
+                    if not queued:
+                        segment.entry = None
+                        rank = segment.rank
+                        rank.void += 1
+                        if rank.void > rank.room:
+                            rank.sweep()
+                        if run is not None and run.standing is segment:
+                            run.standing = None
+                        elif run is not None:
+                            _part(run, segment)
+                    continue
+                queued.append(last)
+            self.remove(block)
+            block.ref_cnt += 1
+            if self._stock is not None:
+                self.stock_touch(list(rest))
+                return
+        self.num_free_blocks -= gone
 
     def append(self, block: Block) -> None:
         """One block, as the last of its rank."""
@@ -160,10 +205,12 @@ class RankedQueue:
 
     def put(self, run: Run) -> None:
         """The run has another rank: its segments stand there. Costs segments, never blocks."""
-        rank = run.rank
+        rank = self._ranks[run.rank + _SHIFT]
         for segment in segments_of(run):
-            if segment.entry is not None and segment.entry[0] != rank:
-                self._enter(segment, rank)
+            if segment.rank is not rank:
+                segment.rank.leave(segment)
+                rank.enter(segment)
+                self._occupied |= rank.bit
 
     def drop(self, run: Run) -> None:
         """Nothing: a run stands here by its blocks alone. (Part of the face of `pool.order.Order`.)"""
@@ -171,66 +218,149 @@ class RankedQueue:
     @property
     def segments(self) -> int:
         """Segments in the queue: what its costs are counted in."""
-        return self._live
+        return sum(1 for rank in self._ranks for _ in rank.all())
 
-    def release_everything(self) -> None:
-        """All blocks belong to nobody: the order is that of the last releases alone."""
-        for segment in [entry[4] for entry in self._heap if entry[4].entry is entry]:
-            run, segment.run = segment.run, None
-            if run is not None:
-                run.standing = None
-                self._enter(segment, DEFAULT)
-        self._state = [s if type(s) is Segment or s is FRONT else None for s in self._state]
+    def members(self) -> list[int]:
+        """Ids of all free blocks in order."""
+        return self._members(())
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _pop(self, n: int, gone: list[tuple[Run, list[int]]]) -> list[int]:
+    def _pop(self, n: int) -> list[int]:  # noqa: PLR0912 - one loop, as a call a segment costs as much as its blocks
         state, front = self._state, self._front
         ids: list[int] = []
         if front:
             ids = front[: -n - 1 : -1]
             del front[-n:]
-            for i in ids:
-                state[i] = None
-        while len(ids) < n:
-            segment = self._first()
-            taken = segment.take(n - len(ids), state)
-            if segment.start == len(segment.ids):
-                self._drop(segment)
-            if segment.run is not None:
-                gone.append((segment.run, taken))
-            ids += taken
+        missing = n - len(ids)
+        occupied = self._occupied
+        while missing > 0:
+            low = occupied & -occupied
+            rank = self._ranks[low.bit_length() - 1]
+            line = rank.line
+            while missing > 0:
+                segment = rank.first() if rank.late else line[0][3] if line else None
+                if segment is None:
+                    occupied ^= low
+                    break
+                if line and segment is line[0][3] and segment.entry is not line[0]:
+                    line.popleft()
+                    rank.void -= 1
+                    continue
+                queued = segment.queued
+                run: Any = segment.run
+                if segment.holes or missing < len(queued):
+                    taken = self._take_some(segment, missing)
+                    if not queued:
+                        self._drop(segment)
+                else:
+                    taken = queued
+                    if line and segment.entry is line[0]:
+                        line.popleft()
+                        segment.entry = None
+                    else:
+                        rank.leave(segment)
+                    if run is not None:
+                        if run.standing is segment:
+                            run.standing = None
+                        else:
+                            _part(run, segment)
+                ids += taken
+                missing -= len(taken)
+                if run is not None:
+                    self.gone.append((run, taken))
+        self._occupied = occupied
+        for i in ids:
+            state[i] = None
         return ids
 
-    def _remove(self, i: int, segment: Any) -> None:
+    def _take_some(self, segment: Segment, count: int) -> list[int]:
+        queued = segment.queued
+        if segment.holes:
+            return self._take_live(segment, count)
+        taken = queued[:count]
+        del queued[:count]
+        segment.place += len(taken)
+        return taken
+
+    def _take_live(self, segment: Segment, count: int) -> list[int]:
+        state, queued, taken = self._state, segment.queued, []
+        end = 0
+        for i in queued:
+            if len(taken) == count:
+                break
+            end += 1
+            if state[i] is segment:
+                taken.append(i)
+        segment.holes -= end - len(taken)
+        segment.place += end
+        del queued[:end]
+        return taken
+
+    def _remove_slowly(self, block: Block, i: int, segment: Any) -> None:
+        if self._stock is not None:
+            self._stock.remove(block)
+            return
+        if type(segment) is not Segment and segment is not FRONT:
+            raise RuntimeError(f"remove() called on an invalid block: {block}")
+        try:
+            self._take_out(i, segment)
+        except Exception as fault:
+            self._rescue(fault).remove(block)
+            return
+        self.num_free_blocks -= 1
+
+    def _take_out(self, i: int, segment: Any) -> None:
         state = self._state
         if segment is FRONT:
             self._front.remove(i)
             state[i] = None
             return
-        ids = segment.ids
+        queued = segment.queued
         state[i] = segment.run
-        if ids[-1] != i:
-            segment.holes += 1
-            return
-        ids.pop()  # a prompt is touched from its head on, and its head is the end of the segment
-        if segment.holes:
-            while len(ids) > segment.start and state[ids[-1]] is not segment:
-                ids.pop()
-                segment.holes -= 1
-        if len(ids) == segment.start:
+        segment.holes += 1
+        while queued and state[queued[-1]] is not segment:
+            del queued[-1]
+            segment.holes -= 1
+        if segment.holes == len(queued):
             self._drop(segment)
 
     def _append(self, ids: list[int]) -> None:
-        state = self._state
+        state, ranks = self._state, self._ranks
         self._releases = release = self._releases + 1
-        place = 0
-        # Runs have no equality of their own, so neighbours are compared by identity.
-        for run, group in groupby([state[i] for i in ids]):
-            size = len(tuple(group))
-            for at in range(place, place + size, LONGEST):
-                self._stand(ids[at : min(at + LONGEST, place + size)], run, release, at)
-            place += size
+        at, total, occupied = 0, len(ids), 0
+        while at < total:
+            run = state[ids[at]]
+            if run is None:
+                end = at + 1
+                while end < total and state[ids[end]] is None:
+                    end += 1
+                end = min(end, at + LONGEST)
+                rank = ranks[DEFAULT + _SHIFT]
+                part = ids if end == total and not at else ids[at:end]
+                segment = Segment(part, None, release, at, rank)
+            else:
+                # Its blocks leave tail first, and most often all of them are released at once.
+                end = at + len(run.hashes)
+                part = ids[at:end]
+                if part != run.hashes[::-1]:
+                    end = at + 1
+                    while end < total and state[ids[end]] is run and end - at < LONGEST:
+                        end += 1
+                    part = ids[at:end]
+                rank = ranks[run.rank + _SHIFT]
+                segment = Segment(part, run, release, at, rank)
+                if run.standing is None:
+                    run.standing = segment
+                else:
+                    _join(run, segment)
+            segment.entry = entry = (release, at, 0, segment)
+            rank.line.append(entry)
+            occupied |= rank.bit
+            for i in part:
+                state[i] = segment
+            at = end
+        self._occupied |= occupied
 
     def _prepend(self, ids: list[int]) -> None:
         state = self._state
@@ -238,76 +368,65 @@ class RankedQueue:
             state[i] = FRONT
         self._front += ids[::-1]
 
-    def _stand(self, ids: list[int], run: Run | None, release: int, place: int) -> None:
-        """A new segment at the end of its rank."""
-        segment = Segment(ids, run, release, place)
+    def _stand(self, ids: list[int], run: Any, release: int, place: int) -> None:
+        """A new segment at the end of its rank: none there was released later."""
+        rank = self._ranks[DEFAULT + _SHIFT if run is None else run.rank + _SHIFT]
+        segment = Segment(ids, run, release, place, rank)
+        segment.entry = entry = (release, place, 0, segment)
+        rank.line.append(entry)
+        self._occupied |= rank.bit
         state = self._state
         for i in ids:
             state[i] = segment
-        self._live += 1
-        if run is None:
-            self._enter(segment, DEFAULT)
-        else:
-            standing: Any = run.standing
-            if standing is None:
-                run.standing = [segment]  # type: ignore[assignment]
-            else:
-                standing.append(segment)
-            self._enter(segment, run.rank)
-
-    def _enter(self, segment: Segment, rank: int) -> None:
-        self._tickets += 1
-        segment.entry = entry = (rank, segment.release, segment.place, self._tickets, segment)
-        heap = self._heap
-        heappush(heap, entry)
-        if len(heap) > _SLACK + 2 * self._live:
-            self._heap = [e for e in heap if e[4].entry is e]
-            heapify(self._heap)
-
-    def _first(self) -> Segment:
-        heap = self._heap
-        while True:
-            entry = heap[0]
-            segment = entry[4]
-            if segment.entry is entry:
-                return segment
-            heappop(heap)
+        if run is not None:
+            _join(run, segment)
 
     def _drop(self, segment: Segment) -> None:
-        segment.entry = None
-        self._live -= 1
-        run = segment.run
-        if run is not None:
-            standing: Any = run.standing
-            standing.remove(segment)
-            if not standing:
-                run.standing = None
+        if segment.entry is not None:
+            segment.rank.leave(segment)
+        if segment.run is not None:
+            _part(segment.run, segment)
 
     def _carve(self, segment: Segment, members: set[int], run: Run | None) -> None:
-        old = segment.run
+        """Those of a segment become another run's; order by release stays as it was."""
+        old: Any = segment.run
         if old is run:
             return
         parts = pieces(segment, members, self._state)
         self._drop(segment)
         for ids, inside, place in parts:
-            self._stand(ids, run if inside else old, segment.release, place)
+            owner: Any = run if inside else old
+            rank = self._ranks[DEFAULT + _SHIFT if owner is None else owner.rank + _SHIFT]
+            part = Segment(ids, owner, segment.release, place, rank)
+            rank.enter(part)
+            self._occupied |= rank.bit
+            for i in ids:
+                self._state[i] = part
+            if owner is not None:
+                _join(owner, part)
 
     def _ids_after(self, cursor: int | None) -> Iterator[int]:
         state = self._state
-        entries = [e for e in self._heap if e[4].entry is e]
-        if cursor is None:
+        at = None if cursor is None else state[cursor]
+        start = 0
+        if at is None and cursor is None:
             yield from self._front[::-1]
-        elif state[cursor] is FRONT:
+        elif at is FRONT:
             yield from self._front[: self._front.index(cursor)][::-1]
-        elif type(state[cursor]) is Segment:
-            at = state[cursor]
-            entries = [e for e in entries if e[:4] > at.entry[:4]]
+        elif type(at) is Segment:
+            start = at.rank.bit.bit_length() - 1
             yield from at.after(cursor, state)
         else:
             return
-        heapify(entries)
-        while entries:
-            yield from heappop(entries)[4].live(state)
+        waiting = type(at) is Segment
+        for rank in self._ranks[start:]:
+            if not rank.line and not rank.late:
+                continue
+            for segment in rank.all():
+                if not waiting:
+                    yield from segment.live(state)
+                elif segment is at:
+                    waiting = False
 
     def _rescue(self, fault: BaseException, arriving: Sequence[int] | None = None) -> Any:
         """INVARIANT: no exception of ours reaches a step. Every free block goes on in a stock queue, in an order that
@@ -317,10 +436,6 @@ class RankedQueue:
                 raise fault
             self._stock = self.rescues(self._members(arriving), fault)
         return self._stock
-
-    def members(self) -> list[int]:
-        """Ids of all free blocks in order."""
-        return self._members(())
 
     def _members(self, arriving: Sequence[int] | None) -> list[int]:
         """Ids of all free blocks, in order as far as it can be told. While blocks arrive, vLLM's counts of references
@@ -337,7 +452,35 @@ class RankedQueue:
         return sorted(inside, key=lambda i: order.get(i, -1))
 
 
+def _unbound(blocks: Sequence[Block]) -> None:
+    raise NotImplementedError
+
+
+def _join(run: Any, segment: Segment) -> None:
+    """The run has one more segment; most have one."""
+    standing = run.standing
+    if standing is None:
+        run.standing = segment
+    elif type(standing) is list:
+        standing.append(segment)
+    else:
+        run.standing = [standing, segment]
+
+
+def _part(run: Any, segment: Segment) -> None:
+    """The run has one segment less."""
+    standing = run.standing
+    if standing is segment:
+        run.standing = None
+    elif type(standing) is list:
+        standing.remove(segment)
+        if not standing:
+            run.standing = None
+
+
 def segments_of(run: Run) -> list[Segment]:
     """Those of a run."""
     standing: Any = run.standing
-    return [] if standing is None else list(standing)
+    if standing is None:
+        return []
+    return list(standing) if type(standing) is list else [standing]

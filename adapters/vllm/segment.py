@@ -1,84 +1,121 @@
 """A segment of the ranked queue: free blocks of one release that belong to one run, first to leave first.
 
 `queue` makes them of what is released and takes from their front; a touch takes from their end, or leaves a hole.
+`Rank` holds the segments of one rank in order of release.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from itertools import groupby
+from heapq import heapify, heappop, heappush, merge
+from itertools import count, groupby
 from typing import Any
 
-from kvpolicy.claims.strength import DEFAULT
 from kvpolicy.pool.run import Run
 
-__all__ = ["DEFAULT", "Entry", "Segment", "pieces"]
-
-# rank, release number, place within the release, ticket (so that segments are never compared), segment
-Entry = tuple[int, int, int, int, "Segment"]
-_COMPACT = 1024
+# release number, place within the release, ticket (so that segments are never compared), segment
+Entry = tuple[int, int, int, "Segment"]
+_SLACK = 64
+_tickets = count()
 
 
 class Segment:
-    """ids: block ids; those before `start` have left, and `holes` of the rest were taken out of the middle: an id is a
-    hole when its state is another than this segment. The last id never is one. release, place: number of the release
-    and the first id's place in it. entry: where it stands in the heap, None when it is gone."""
+    """queued: block ids, of which `holes` were taken out of the middle: an id is a hole when its state is another than
+    this segment. release, place: number of the release, and the first id's place in it. entry: its standing in `rank`,
+    None when it is gone."""
 
-    __slots__ = ("entry", "holes", "ids", "place", "release", "run", "start")
+    __slots__ = ("entry", "holes", "place", "queued", "rank", "release", "run")
 
-    def __init__(self, ids: list[int], run: Run | None, release: int, place: int) -> None:
-        self.ids = ids
+    def __init__(self, queued: list[int], run: Run | None, release: int, place: int, rank: Rank) -> None:
+        self.queued = queued
         self.run = run
         self.release = release
         self.place = place
-        self.start = 0
+        self.rank = rank
         self.holes = 0
         self.entry: Entry | None = None
 
-    def take(self, count: int, state: list[Any]) -> list[int]:
-        """Up to `count` ids from the front. They belong to nobody from now on."""
-        ids, start = self.ids, self.start
-        if not self.holes:
-            taken = ids[start : start + count]
-            self.start = start = start + len(taken)
-        else:
-            taken = []
-            while len(taken) < count and start < len(ids):
-                i = ids[start]
-                start += 1
-                if state[i] is self:
-                    taken.append(i)
-                else:
-                    self.holes -= 1
-            self.start = start
-        for i in taken:
-            state[i] = None
-        if start > _COMPACT and 2 * start > len(ids):
-            del ids[:start]
-            self.place += start
-            self.start = 0
-        return taken
-
     def live(self, state: list[Any]) -> Iterator[int]:
         """Its ids in order."""
-        for i in self.ids[self.start :]:
+        for i in self.queued:
             if state[i] is self:
                 yield i
 
     def after(self, block_id: int, state: list[Any]) -> Iterator[int]:
         """Those behind one of its own."""
-        passed = False
-        for i in self.ids[self.start :]:
-            if passed and state[i] is self:
+        for i in self.queued[self.queued.index(block_id) + 1 :]:
+            if state[i] is self:
                 yield i
-            passed = passed or i == block_id
+
+
+class Rank:
+    """The segments of one rank. line: in the order in which they came, which is that of their releases; late: those
+    that came to this rank later than others that were released after them, as a heap. An entry whose segment has
+    another one, or none, is void; `void` counts those in the line."""
+
+    __slots__ = ("bit", "late", "line", "room", "void")
+
+    def __init__(self, bit: int) -> None:
+        self.bit = bit
+        self.line: deque[Entry] = deque()
+        self.late: list[Entry] = []
+        self.void = 0
+        self.room = _SLACK
+
+    def first(self) -> Segment | None:
+        """The segment that leaves next."""
+        line, late = self.line, self.late
+        while line and line[0][3].entry is not line[0]:
+            line.popleft()
+            self.void -= 1
+        while late and late[0][3].entry is not late[0]:
+            heappop(late)
+        if late and (not line or late[0] < line[0]):
+            return late[0][3]
+        return line[0][3] if line else None
+
+    def enter(self, segment: Segment) -> None:
+        """A segment comes here from another rank; it stands where its release puts it."""
+        segment.rank = self
+        line, late = self.line, self.late
+        entry = (segment.release, segment.place, next(_tickets), segment)
+        segment.entry = entry
+        if not line or line[-1] < entry:
+            line.append(entry)
+            return
+        heappush(late, entry)
+        if len(late) > _SLACK:
+            valid = [each for each in late if each[3].entry is each]
+            if 2 * len(valid) < len(late):
+                heapify(valid)
+                self.late = valid
+
+    def leave(self, segment: Segment) -> None:
+        """It stands here no more."""
+        segment.entry = None
+        self.void += 1
+        if self.void > self.room:
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Forget void entries, so that memory follows what stands here."""
+        self.line = deque(entry for entry in self.line if entry[3].entry is entry)
+        self.void = 0
+        self.room = _SLACK + len(self.line)
+
+    def all(self) -> Iterator[Segment]:
+        """Its segments in order."""
+        late = sorted(entry for entry in self.late if entry[3].entry is entry)
+        line = (entry for entry in self.line if entry[3].entry is entry)
+        return (entry[3] for entry in (merge(line, late) if late else line))
 
 
 def pieces(segment: Segment, members: set[int], state: list[Any]) -> list[tuple[list[int], bool, int]]:
     """A segment cut up where its ids turn from `members` to others: ids, whether they are members, place."""
     out = []
-    place = segment.place + segment.start
-    for inside, group in groupby(segment.ids[segment.start :], key=members.__contains__):
+    place = segment.place
+    for inside, group in groupby(segment.queued, key=members.__contains__):
         ids = list(group)
         live = [i for i in ids if state[i] is segment]
         if live:

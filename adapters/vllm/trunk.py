@@ -196,8 +196,15 @@ class Trunk:
 
     # --- what went --------------------------------------------------------------------------------------------------
 
-    def lost(self, run: Run, taken: list[int]) -> None:
-        """The queue gave these blocks of `run` away, in this order."""
+    def take_up(self) -> None:
+        """What the queue has given away since: called before anything else is asked or changed here."""
+        gone = self.queue.gone
+        if gone:
+            self.queue.gone = []
+            for run, taken in gone:
+                self._lost(run, taken)
+
+    def _lost(self, run: Run, taken: list[int]) -> None:
         if run.parent is None:
             return
         keys, count = run.hashes, len(taken)
