@@ -52,10 +52,12 @@ class Runs:
         name, attributes = event.name, event.attributes
         counts = self._counts(attributes)
         over = name == "workflow_end"
-        if name not in _TOLD and not counts and not over:
-            return []
         branch = _text(attributes.get("branch"))
-        if name in _ABOUT_BRANCHES and branch is None and not counts:
+        idle = name not in _TOLD or (name in _ABOUT_BRANCHES and branch is None)
+        if idle and not counts and not over:
+            if self._runs or self._silent:
+                for each in owners:
+                    self.heard(each, event.at)
             return []
         keys: dict[_Key, Owner | None] = {_key_of(owner): owner for owner in owners}
         if not keys:

@@ -151,6 +151,7 @@ class RunState(Moment):
         life.running.pop(request.id, None)
         life.output_tokens = output_tokens
         at = self._now
+        self.runs.heard(life.owner, at)
         if not life.running:
             life.idle_since = at
         for tool_call in tool_calls:
