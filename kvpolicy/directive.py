@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kvpolicy.faults import Notice
 from kvpolicy.units import format_duration
@@ -51,8 +52,7 @@ class TierRung:
     after_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """One property's value for one span, with its reason.
 
     value: int (priority, replicas), Retention, Ttl, tuple[TierRung, …], bool (admit, prefetch), float (prefetch

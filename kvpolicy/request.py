@@ -16,8 +16,19 @@ def _nothing() -> Mapping[str, object]:
     return _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+OwnerKey = tuple[str, str | None, str | None, str | None, str | None]
+
+
+class _Kept:
+    """What tables ask an owner for at every look-up: worked out once, at the first."""
+
+    __slots__ = ("_hash", "_key")
+    _hash: int
+    _key: OwnerKey
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Owner(_Kept):
     """Whose a request is. `None` means the owner has none of it. The tenant comes from authentication alone."""
 
     tenant: str = "default"
@@ -26,6 +37,38 @@ class Owner:
     agent: str | None = None
     branch: str | None = None
     parent: str | None = None  # the branch or session this one was forked from
+
+    @property
+    def key(self) -> OwnerKey:
+        """What tells claims of two owners apart. Where it was forked from does not."""
+        try:
+            return self._key
+        except AttributeError:
+            key = (self.tenant, self.session, self.run, self.agent, self.branch)
+            object.__setattr__(self, "_key", key)
+            return key
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Owner):
+            return NotImplemented
+        return (
+            self.session == other.session
+            and self.agent == other.agent
+            and self.tenant == other.tenant
+            and self.run == other.run
+            and self.branch == other.branch
+            and self.parent == other.parent
+        )
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            number = hash((self.key, self.parent))
+            object.__setattr__(self, "_hash", number)
+            return number
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,13 +166,15 @@ class Claim:
 
     def ends_at(self, released: float) -> float:
         """When it ends by its clocks, if its last block, released at `released`, is not used again."""
-        age = max(released, self.born) + self.max_age
-        if self.priority <= DEFAULT or self.dropped:  # `ttl` says how long a span stays ABOVE the default
+        since = released if released > self.born else self.born
+        age = since + self.max_age
+        if self.priority <= DEFAULT or self.drop or self.spread:  # `ttl` says how long it stays ABOVE the default
             return age
         end = self.expires
-        if self.ttl is not None:
-            end = min(end, max(released, self.born) + self.ttl)
-        return min(age, max(end, self.protected_until))
+        if self.ttl is not None and since + self.ttl < end:
+            end = since + self.ttl
+        end = end if end > self.protected_until else self.protected_until
+        return end if end < age else age
 
     @property
     def dropped(self) -> bool:

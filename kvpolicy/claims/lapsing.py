@@ -75,7 +75,7 @@ def due(line: Line, ranks: Ranks, now: float, held: bool) -> float:
             end = claim.ends_at(released)
         if now < claim.protected_until < end:
             end = claim.protected_until
-        soonest = min(soonest, end)
+        soonest = end if end < soonest else soonest
     if skip and line.claims:  # nothing claims the end any more; the anchor goes with the last claim's age
         released = ranks.last_release(line.marks[0])
         soonest = min(soonest, (now if released is None else released) + line.longest_age)

@@ -18,7 +18,7 @@ from kvpolicy.claims import dead
 from kvpolicy.claims.answering import CANCEL_GRACE_S
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
-from kvpolicy.claims.owners import Holder, owner_key
+from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.placing import Arrival, Placing
 from kvpolicy.claims.settling import BUDGET
 from kvpolicy.request import Owner
@@ -84,7 +84,7 @@ class Ledger(Placing):
 
     def release(self, owner: Owner, now: float, hashes: Sequence[Hashable] | None = None) -> int:
         """All claims of an owner end, or those whose end lies among `hashes`. Returns how many; again does nothing."""
-        holder = self.holders.get(owner_key(owner))
+        holder = self.holders.get(owner.key)
         named = None if hashes is None else set(hashes)
         return 0 if holder is None else self._end(holder, lambda c: named is None or c.proof in named, now)
 

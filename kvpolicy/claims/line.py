@@ -105,25 +105,37 @@ class Line:
         if self.claims:
             present = min(present, self.claims[-1].length)
         soonest = lapsing.lapse(self, ranks, now, held)
-        self.pieces = pieces = self._front(ranks, now, present, held)
+        self.pieces = self._front(ranks, now, present, held)
         place: Lease | Mark | Sequence[Hashable] | None = at
         if place is None:
             if not self.marks:
                 return min(self.grace, self.withdraw, self.replan)
             place = self.marks[0]
-        wanted: list[tuple[int, int | None]] = [(length, strength) for length, strength, _ in pieces]
-        if present and (not pieces or pieces[0][0] < present):  # an anchor keeps the place for the next reading
-            wanted.insert(0, (present, None))
-        before = self.marks
+        self._mark(ranks, place, present, now)
+        due = lapsing.due(self, ranks, now, held)
+        return due if due < soonest else soonest
+
+    def _mark(self, ranks: Ranks, place: Lease | Mark | Sequence[Hashable], present: int, now: float) -> None:
+        """Marks for the front, and an anchor without weight where it is shorter than `present`: those that stand are
+        kept, others set, and what is left of the old ones is taken away."""
+        pieces, before = self.pieces, self.marks
         old = {mark.length: mark for mark in before}
         merged = len(old) < len(before)  # eviction has brought several to one place
-        self.marks = marks = [self._at(ranks, place, old, length, strength, now) for length, strength in wanted]
-        if old or merged:
+        self.marks = marks = []
+        if present and (not pieces or pieces[0][0] < present):  # an anchor keeps the place for the next reading
+            marks.append(self._at(ranks, place, old, present, None, now))
+        for length, strength, _ in pieces:
+            mark = old.pop(length, None)
+            if mark is None:
+                mark = ranks.mark(place, length, strength, self, now)
+            elif mark.strength != strength:
+                ranks.weigh(mark, strength, now)
+            marks.append(mark)
+        if merged:
             kept = set(map(id, marks))
-            for mark in before:
-                if id(mark) not in kept:
-                    ranks.unmark(mark, now)
-        return min(soonest, lapsing.due(self, ranks, now, held))
+            old = {number: mark for number, mark in enumerate(before) if id(mark) not in kept}
+        for mark in old.values():
+            ranks.unmark(mark, now)
 
     def uncut(self) -> None:
         """Its claims count in full again, until the next look at limits and quotas."""

@@ -9,15 +9,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from kvpolicy.blocks import Layout
 from kvpolicy.claims.line import Line
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Owner, OwnerKey, Request
 
-OwnerKey = tuple[str, str | None, str | None, str | None, str | None]
 _HEAD_KINDS = frozenset({"system", "tools"})
-
-
-def owner_key(owner: Owner) -> OwnerKey:
-    """The full owner: what tells claims of two owners apart. Where it was forked from does not."""
-    return (owner.tenant, owner.session, owner.run, owner.agent, owner.branch)
 
 
 class Chain:
@@ -43,7 +37,7 @@ class Holder:
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
-        self.key = owner_key(owner)
+        self.key: OwnerKey = owner.key
         self.nameless = owner.session is None and owner.run is None and owner.agent is None and owner.branch is None
         self.chains: dict[Hashable, Chain] = {}
         self.manual: dict[Hashable, Line] = {}
@@ -54,7 +48,11 @@ class Holder:
 
     def lines(self) -> list[Line]:
         """All its lines, those of calls last."""
-        return [line for chain in self.chains.values() for line in chain.lines] + list(self.manual.values())
+        found: list[Line] = []
+        for chain in self.chains.values():
+            found += chain.lines
+        found += self.manual.values()
+        return found
 
     def agrees(self, fields: Mapping[str, object]) -> bool:
         """Whether it has every owner field that `fields` states; None states that it has none."""
@@ -64,7 +62,10 @@ class Holder:
 
 def head_of(request: Request, layout: Layout, hashes: Sequence[Hashable]) -> Hashable:
     """What a request's chain is known by: model and the blocks to the end of system and tools, else the first one."""
-    end = max((layout.end(i) for i in layout.order if layout.spans[i].kind in _HEAD_KINDS), default=0)
+    end = 0
+    for span in layout.spans:
+        if span.kind in _HEAD_KINDS and (reach := layout.tokens if span.end is None else span.end) > end:
+            end = reach
     length = min(max(end // request.block_size, 1), len(hashes))
     return (request.model, length, hashes[length - 1] if length else None)
 

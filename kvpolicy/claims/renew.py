@@ -50,7 +50,8 @@ def renew(
             claim.apply(directive, nameless)
         claims.append(claim)
         reach = tokens if end is None else end
-        full = min(reach // size, total)
+        full = reach // size
+        full = full if full < total else total
         if full != claim.full or claim.proof is None:
             claim.full = full
             claim.proof = hashes[full - 1] if full else None

@@ -12,12 +12,12 @@ from typing import cast
 from kvpolicy.claims.budget import Budget, Limit
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
-from kvpolicy.claims.owners import Holder, OwnerKey, owner_key
+from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.quotas import Quotas, Share
 from kvpolicy.claims.ranks import Lease, Mark, Ranks, Tiers
 from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.claims.timers import Timers
-from kvpolicy.request import Owner
+from kvpolicy.request import Owner, OwnerKey
 
 BUDGET = 0.40  # of the first tier
 LATE_S = 1.0  # a clock that asks for the present again is a fault of ours; it must not stop the time
@@ -87,10 +87,12 @@ class Settling:
 
     def holder(self, owner: Owner) -> Holder | None:
         """What is kept of an owner; None when it holds nothing."""
-        return self.holders.get(owner_key(owner))
+        return self.holders.get(owner.key)
 
     def settle(self, line: Line, now: float, lease: Lease | None = None) -> None:
         """Bring a line's marks and its protection up to date."""
+        if self._told:
+            self._told.pop(line, None)  # what the pool told of it so far is taken up here
         if not line.claims:
             if line.running == 0:
                 self._drop(line, now)
@@ -135,7 +137,7 @@ class Settling:
             line.holder.since = None
 
     def _holder(self, owner: Owner) -> Holder:
-        key = owner_key(owner)
+        key = owner.key
         holder = self.holders.get(key)
         if holder is None:
             holder = self.holders[key] = Holder(owner)

@@ -23,8 +23,11 @@ from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, sh
 from kvpolicy.plan.outline import Outline
 from kvpolicy.policy.contest import Guards
 from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
+from kvpolicy.policy.resolve import Menu
 from kvpolicy.policy.steps import Solver
 from kvpolicy.request import Owner, Request
+
+_KEPT = 1024  # answers by agent, of one menu
 
 Look = Callable[[IntervalPattern], Opening | None]
 
@@ -68,10 +71,13 @@ def plan(
         drawn = Outline(policy, request, state, None if drawn is None else drawn.layout)
     answers = _ask(policy, drawn, state, now, pace)
     valid_until, told = inf, bool(drawn.short) or drawn.unplaced is not None
+    shares = {}
     for found in answers:
-        told = told or bool(found.strained)
-        valid_until = min(valid_until, found.lapse)
-    share, narrowed = narrowest_share({found.share: 0 for found in answers})
+        shares[found.share] = 0
+        if found.strained:
+            told = True
+        valid_until = found.lapse if found.lapse < valid_until else valid_until
+    share, narrowed = narrowest_share(shares)
     notices: Sequence[Notice] = ()
     if told or narrowed is not None:
         notices = Later(lambda: _notices(drawn, answers, narrowed))
@@ -88,16 +94,17 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
     shared: tuple[Guards, Solver | None] | None = None
     looks = getattr(state, "intervals_of", None)
     look: Look | None = None if looks is None else looks(owner)
+    stamp: object = getattr(state, "hits_stamp", None)
+    quiet = looks is not None and look is None
     answers: list[Answer] = []
     for group, menu in enumerate(drawn.menus):
         if pace is not None:
             pace()
-        quiet = looks is not None and look is None
-        if quiet and menu is not None and menu.quiet is not None:
-            kept = menu.quiet.made.get(drawn.lifetimes[group])
-            if kept is not None and kept.lasting:
-                answers.append(kept)
-                continue
+        still = menu is not None and (quiet or not menu.intervals)
+        kept = _recall(menu, owner, drawn.lifetimes[group], stamp) if still and menu is not None else None
+        if kept is not None:
+            answers.append(kept)
+            continue
         if menu is None:
             subject = drawn.subject(group)
             verdicts: Mapping[str, Verdict] = policy.resolve(subject, state)
@@ -118,9 +125,32 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
                 shared = guards, solver
             verdicts = menu.decided(openings, guards)
             step = menu.next_step(openings, solver if menu.timed else None, now)
-        answers.append(answer(drawn.lifetimes[group], verdicts, step, now, idle_since, drawn.answers[group]))
+        found = answer(drawn.lifetimes[group], verdicts, step, now, idle_since, drawn.answers[group])
+        answers.append(found)
+        if still and menu is not None:
+            _remember(menu, owner, drawn.lifetimes[group], stamp, found)
     drawn.answers = answers
     return answers
+
+
+def _recall(menu: Menu, owner: Owner, lifetime: str, stamp: object) -> Answer | None:
+    """What was answered while none of the menu's intervals was open, where nothing that its rules read has changed."""
+    kept: Answer | None = None
+    if menu.quiet is not None:
+        kept = menu.quiet.made.get(lifetime)
+    elif menu.by_hits:
+        seen = menu.kept.get((owner.tenant, owner.agent, lifetime))
+        kept = None if seen is None or seen[0] is not stamp else seen[1]
+    return kept if kept is not None and kept.lasting else None
+
+
+def _remember(menu: Menu, owner: Owner, lifetime: str, stamp: object, found: Answer) -> None:
+    laddered = found.values is not None and found.values.tier is not None  # such an answer depends on idle times, too
+    if stamp is None or not menu.by_hits or not found.lasting or laddered:
+        return
+    if len(menu.kept) >= _KEPT:
+        menu.kept.clear()
+    menu.kept[owner.tenant, owner.agent, lifetime] = (stamp, found)
 
 
 def _notices(drawn: Outline, answers: list[Answer], narrowed: Notice | None) -> tuple[Notice, ...]:

@@ -57,9 +57,9 @@ def narrowest_share(shares: Mapping[str, int]) -> tuple[str, Notice | None]:
     """
     if not shares:
         return words.DEFAULT_SHARE, None
-    narrowest = min(shares, key=_NARROWEST_FIRST.__getitem__)
     if len(shares) == 1:
-        return narrowest, None
+        return next(iter(shares)), None
+    narrowest = min(shares, key=_NARROWEST_FIRST.__getitem__)
     ordered = sorted(shares, key=_NARROWEST_FIRST.__getitem__)
     return narrowest, Notice(
         "SHARE_NARROWED",

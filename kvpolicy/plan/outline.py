@@ -18,6 +18,8 @@ from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
 from kvpolicy.request import Owner, Request, Span
 
+_NO_FACTS: dict[str, Any] = {}  # where no selector reads any
+
 
 class Outline:
     """groups: by place in prompt order, the number of the span's group; -1: it holds no token. claimed: the spans in
@@ -79,7 +81,7 @@ class Outline:
             plain = by_kind and (not own or ("branch" not in own and selectable.isdisjoint(own)))
             group = known.get(kind) if plain else None
             if group is None:
-                attributes = self._attributes(span, plain, state)
+                attributes = self._attributes(span, plain, state) if selectable or not plain else _NO_FACTS
                 menu = None if menu_of is None else menu_of(kind, attributes)
                 lifetime = default_lifetime(kind)
                 alone = menu is None or not menu.of_the_owner

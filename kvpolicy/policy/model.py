@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kvpolicy.request import Owner
 
@@ -58,8 +58,7 @@ class IntervalPattern:
     at_most: float = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(NamedTuple):
     """An open interval: when it opened, and until when its protections may last.
 
     `grace_until`: set while the interval is closed already and only its protections linger (30 s, or until the

@@ -82,7 +82,7 @@ class Policy:
 
     def menu_of(self, kind: str, attributes: Mapping[str, object]) -> Menu:
         """`menu`, from what selectors read of a span: its kind and the attributes among `selectable`."""
-        key = self._buckets.key(kind, attributes)
+        key = self._buckets.key(kind, attributes) if self.selectable else (kind,)
         menu = self._menus.get(key)
         if menu is None:
             if len(self._menus) >= _MENUS_KEPT:

@@ -43,7 +43,8 @@ OF_THE_OWNER = frozenset(
 class Reach:
     """rules: those that can match. by_kind: whether each does so by naming the kind. intervals: those of the rules.
     clamps: limits by the property that they bound. timed: the rules that time alone can change. asks: whether a guard,
-    a computed value or a limit reads the state. of_the_owner: whether all that is read is alike for all its spans."""
+    a computed value or a limit reads the state. of_the_owner: whether all that is read is alike for all its spans.
+    by_hits: whether nothing is read but what others were found to have left."""
 
     def __init__(
         self, kind: str, attributes: Mapping[str, object], rules: Iterable[Rule], clamps: Iterable[Clamp], order: Order
@@ -69,7 +70,9 @@ class Reach:
         terms = [rule.condition for rule in self.rules if rule.condition is not None]
         terms += [term for rule in self.rules for value in rule.values.values() for term in value.terms]
         terms += [clamp.term for row in self.clamps.values() for clamp in row]
-        self.of_the_owner = all(read.function in OF_THE_OWNER for term in terms for read in reads(term))
+        functions = {read.function for term in terms for read in reads(term)}
+        self.of_the_owner = functions <= OF_THE_OWNER
+        self.by_hits = functions == {"hits"}
 
     def same_as(self) -> tuple[object, ...]:
         """What two menus have in common that decide alike, for whichever kinds they were made."""

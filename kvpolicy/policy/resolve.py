@@ -10,7 +10,8 @@ INVARIANT: the order of rules in a file, of files and of attributes plays no par
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 from kvpolicy.directive import Verdict
 from kvpolicy.policy.compiled import Clamp, Rule
@@ -39,6 +40,7 @@ class Menu(Reach):
         self._ever_timed = any(r.interval is None for r in self.timed)
         # The verdicts while nothing is open, where they never change: `decided` and `next_step` need not be asked.
         self.quiet: Decision | None = None
+        self.kept: dict[Hashable, tuple[object, Any]] = {}  # what planning made while `hits` answered the same
 
     def verdicts(self, subject: Subject, state: State, only: str | None = None) -> dict[str, Verdict]:
         """The verdict on every property that somebody sets for this span. Not to be changed by the caller.

@@ -27,7 +27,8 @@ class Mark:
     @property
     def length(self) -> int:
         """Blocks of its prefix that are still resident, 0 once the mark is gone."""
-        return 0 if self.run is None else self.run.end
+        run = self.run
+        return 0 if run is None else run.start + len(run.hashes)
 
     def __repr__(self) -> str:
         return f"Mark({self.claim!r}, strength={self.strength}, length={self.length})"

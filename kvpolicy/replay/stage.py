@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvpolicy.claims.answers import Answer
-from kvpolicy.claims.owners import OwnerKey, owner_key
 from kvpolicy.history import History
 from kvpolicy.pool import Pool
 from kvpolicy.replay.names import Names
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Owner, OwnerKey, Request
 from kvpolicy.residency import Residency
 from kvpolicy.steering import Steering
 
@@ -52,7 +51,7 @@ class Stage:
 
     def came(self, request: Request) -> None:
         """Remember an owner's newest request."""
-        key = owner_key(request.owner)
+        key = request.owner.key
         self.newest[key] = request.id
         self.newest.move_to_end(key)
         while len(self.newest) > OWNERS:

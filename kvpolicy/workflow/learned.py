@@ -35,6 +35,7 @@ class Learned:
         self.pauses = Pauses(self._fresh_classes)
         self._times: dict[str, LearnedTimes] = {}
         self._memory: dict[str, Memoryfulness] = {}
+        self.found_stamp = object()  # another whenever `cached` may answer otherwise
         self._found: dict[tuple[str, str | None], dict[str, int]] = {}  # by tenant and agent, the longest unused first
         if prior is not None:
             self.begin_with(prior)
@@ -119,6 +120,7 @@ class Learned:
 
     def found_cached(self, owner: Owner, kind: str) -> None:
         """An owner found a span of this kind cached that others had left there."""
+        self.found_stamp = object()
         key = (owner.tenant, owner.agent)
         found = self._found.pop(key, {})
         found[kind] = found.get(kind, 0) + 1

@@ -36,6 +36,11 @@ class Moment:
         """Seconds on the caller's clock."""
         return self._now
 
+    @property
+    def hits_stamp(self) -> object:
+        """The same object for as long as `hits` answers the same for every agent."""
+        return self.learned.found_stamp
+
     def attributes(self, owner: Owner, branch: str | None = None) -> dict[str, object]:
         """State attributes (branch, rank, score, status) of the owner's branch, or of the span's own `branch` label."""
         label = branch if branch is not None else owner.branch

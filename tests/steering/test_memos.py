@@ -40,7 +40,7 @@ class Forgetful:
         self._state = state
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("intervals_of", "kind_blind"):
+        if name in ("intervals_of", "kind_blind", "hits_stamp"):
             raise AttributeError(name)
         return getattr(self._state, name)
 
