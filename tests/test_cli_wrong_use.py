@@ -34,6 +34,12 @@ CALLS = [
     ("simulate generated --capacity 4 --jobs 0", "--jobs 0: at least one process is needed"),
     ("trace get", "trace get: it takes a name"),
     ("trace list generated", "trace list: it takes no name"),
+    ("run abacus", "no way to start engine 'abacus' is installed (installed: "),
+    ("run vllm --kvp-loud", "run vllm: unknown option --kvp-loud; ours are --kvp-python, "),
+    ("run vllm --kvp-channel", "run vllm: --kvp-channel needs a value"),
+    ("doctor abacus http://127.0.0.1:9", "no doctor for engine 'abacus' is installed (installed: "),
+    ("doctor vllm localhost", "localhost: an address such as http://127.0.0.1:8000 is needed"),
+    ("doctor vllm http://127.0.0.1:9", "http://127.0.0.1:9: no answer: "),
 ]
 
 
