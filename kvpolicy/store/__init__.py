@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from kvpolicy.store.contract import Gap, Status, Store, Version
 from kvpolicy.store.memory import MemoryStore
+from kvpolicy.store.opening import open_store
 from kvpolicy.store.record import Record
+from kvpolicy.store.settings import Settings
 
-__all__ = ["Gap", "MemoryStore", "Record", "Status", "Store", "Version"]
+__all__ = ["Gap", "MemoryStore", "Record", "Settings", "Status", "Store", "Version", "open_store"]

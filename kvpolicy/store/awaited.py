@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kvpolicy.store.ask import Ask
-from kvpolicy.store.asks import Asks
 from kvpolicy.store.contract import LONGEST_S, Begun, Document, Entered, Pin, Published, Spent
-from kvpolicy.store.link import Link
 from kvpolicy.store.memory import MemoryStore
-from kvpolicy.store.redis import RedisStore
+
+if TYPE_CHECKING:  # an in-process store does without redis-py
+    from kvpolicy.store.ask import Ask
+    from kvpolicy.store.asks import Asks
+    from kvpolicy.store.link import Link
+    from kvpolicy.store.redis import RedisStore
 
 T = TypeVar("T")
 
@@ -26,7 +28,7 @@ class AwaitedStore:
     def __init__(self, store: MemoryStore | RedisStore) -> None:
         self.store = store
         self._memory = store if isinstance(store, MemoryStore) else store.local
-        self._redis = store if isinstance(store, RedisStore) else None
+        self._redis = None if isinstance(store, MemoryStore) else store
         self._asks: Asks | None = None if self._redis is None else self._redis.asks
         self._link: Link | None = None if self._redis is None else self._redis.link
 

@@ -142,9 +142,10 @@ WRITES_UNTIL_KILLED = """
 import sys
 from kvpolicy.store.memory import MemoryStore
 store, number = MemoryStore(sys.argv[1]), 0
-print("ready", flush=True)
 while True:
     number += 1
+    if number == 2:
+        print("ready", flush=True)  # something was written
     store.publish("p", {"a": f"{number} " * 5000})
     store.keep("learned", "t", "a", {"n": number, "padding": [number] * 5000})
 """

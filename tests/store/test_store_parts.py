@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from kvpolicy.store.counting import Counting
 from kvpolicy.store.feed import Feed
 from kvpolicy.store.keys import Keys
 from kvpolicy.store.memory import MemoryStore
+from kvpolicy.store.opening import open_store
 from kvpolicy.store.record import Record, decode, encode, shard_of
 from kvpolicy.store.scripts import SOURCES
 from kvpolicy.store.settings import Settings
@@ -28,11 +30,19 @@ from kvpolicy.store.stream import Stream
 S = Owner("t", "s")
 
 
-@pytest.mark.parametrize("module", ["kvpolicy", "kvpolicy.store", "kvpolicy.store.memory", "kvpolicy.store.replica"])
+@pytest.mark.parametrize("module", ["kvpolicy", "kvpolicy.store", "kvpolicy.store.awaited", "kvpolicy.store.replica"])
 def test_redis_is_loaded_only_where_it_is_used(module: str) -> None:
     program = f"import sys, {module}; print('redis' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
+
+
+def test_without_an_address_the_store_is_in_process(tmp_path: Path) -> None:
+    store = open_store(None, Settings(secret=b"s" * 16, kept=7), tmp_path)
+    assert isinstance(store, MemoryStore) and store.salt("t").lasting
+    assert store.shelf is not None and store.shelf.folder == tmp_path
+    with pytest.raises(InputFault, match="no address"):
+        open_store("mailto:somebody")
 
 
 # --- names and records ----------------------------------------------------------------------------------------
