@@ -58,7 +58,7 @@ class Sample:
         if self._even:
             return self._values[max(0, math.ceil(rank * count / 100) - 1)]
         if self._sums is None:
-            self._sums = [100.0 * each for each in accumulate(self._weights)]
+            self._sums = list(accumulate(self._weights))
         return self._values[min(count - 1, bisect_left(self._sums, rank * self._sums[-1] / 100.0))]
 
     def rows(self) -> Rows:

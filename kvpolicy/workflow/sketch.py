@@ -10,46 +10,43 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from itertools import accumulate
+from functools import cache
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING
 
 from kvpolicy.workflow.sample import LEAST, Rows
 
 if TYPE_CHECKING:
-    from ddsketch import CollapsingLowestDenseStore
+    from ddsketch import CollapsingLowestDenseStore, LogarithmicMapping
 
-ACCURACY = 0.01
+ACCURACY = 0.02
 SHORTEST_S, LONGEST_S = 1e-6, 30 * 86400.0
-_BINS = 2048  # 1433 cover the range
+_BINS = 1024  # 717 cover the range
 
 
 class Sketch:
     """Weights of durations by logarithmic bins."""
 
-    __slots__ = ("_ceiling", "_mapping", "_none", "_rows", "_store", "_sums")
+    __slots__ = ("_none", "_rows", "_store", "_sums")
 
     def __init__(self) -> None:
-        from ddsketch import CollapsingLowestDenseStore, LogarithmicMapping  # few tools are called so often
-
-        self._mapping = LogarithmicMapping(ACCURACY)
-        self._store: CollapsingLowestDenseStore = CollapsingLowestDenseStore(_BINS)
-        self._ceiling = (1.0 + self._mapping.gamma) / 2.0  # of a bin, over what the mapping says of it
+        self._store = _empty()
         self._none = 0.0  # weight of those of no length
         self._rows: Rows | None = None
-        self._sums: list[float] | None = None
+        self._sums: list[float] | None = None  # of weights up to and with each bin of the store
 
     def add(self, seconds: float, weight: float = 1.0) -> None:
         """Take one more."""
         if seconds < SHORTEST_S:
             self._none += weight
         else:
-            self._store.add(self._mapping.key(min(seconds, LONGEST_S)), weight)
+            self._store.add(_bins().mapping.key(min(seconds, LONGEST_S)), weight)
         self._rows = self._sums = None
 
     def scale(self, factor: float) -> None:
         """All weigh `factor` of what they did; what weighs next to nothing is dropped."""
         bins, self._none = self.bins(), self._none * factor
-        store = self._store = type(self._store)(_BINS)
+        store = self._store = _empty()
         for key, weight in bins.items():
             if weight * factor >= LEAST:
                 store.add(key, weight * factor)
@@ -62,27 +59,23 @@ class Sketch:
 
     def percentile(self, rank: int) -> float | None:
         """Nearest rank, see `Sample.percentile`; within `ACCURACY` of the exact one."""
-        values, weights = self.rows()
-        if not values:
+        total = self.total
+        if not total:
             return None
         if self._sums is None:
-            self._sums = [100.0 * each for each in accumulate(weights)]
-        return values[min(len(values) - 1, bisect_left(self._sums, rank * self._sums[-1] / 100.0))]
+            self._sums = list(accumulate(self._store.bins, initial=self._none))
+        index = bisect_left(self._sums, rank * total / 100.0)
+        return 0.0 if index == 0 else _bins().values[self._store.offset + index - 1 - _bins().first]
 
     def rows(self) -> Rows:
         """A duration for every bin that holds any, rising, and what it weighs; not to be changed."""
         if self._rows is None:
-            bins = self.bins()
-            self._rows = [self._mapping.value(key) for key in bins], list(bins.values())
-            if self._none:
-                self._rows[0].insert(0, 0.0)
-                self._rows[1].insert(0, self._none)
+            self._rows = self._pairs(_bins().values)
         return self._rows
 
     def ceilings(self) -> Rows:
         """As `rows`, with the upper ends of the bins: no duration in a bin is longer."""
-        values, weights = self.rows()
-        return [value * self._ceiling for value in values], weights
+        return self._pairs(_bins().ceilings)
 
     def bins(self) -> dict[int, float]:
         """The weights that are not 0, by the number of their bin, rising."""
@@ -96,9 +89,41 @@ class Sketch:
     @classmethod
     def of(cls, none: float, bins: Mapping[int, float]) -> Sketch:
         """The sketch with that `state`. Bins beyond the range of durations go to its ends."""
-        made = cls()
+        made, known = cls(), _bins()
         made._none = none
-        first, last = made._mapping.key(SHORTEST_S), made._mapping.key(LONGEST_S)
         for key, weight in sorted(bins.items()):
-            made._store.add(min(max(key, first), last), weight)
+            made._store.add(min(max(key, known.first), known.last), weight)
         return made
+
+    def _pairs(self, durations: list[float]) -> Rows:
+        """Durations by bin, and weights, of the bins that hold any."""
+        weights: list[float] = self._store.bins
+        start = self._store.offset - _bins().first
+        if start < 0:  # the store's first bins lie below all durations
+            weights, start = weights[-start:], 0
+        found, held = list(compress(durations[start:], weights)), list(compress(weights, weights))
+        return ([0.0, *found], [self._none, *held]) if self._none else (found, held)
+
+
+class _Bins:
+    """The bins that durations fall into: the library's mapping, the first and the last, and of each what the library
+    says for it and its upper end."""
+
+    def __init__(self, mapping: LogarithmicMapping) -> None:
+        self.mapping = mapping
+        self.first, self.last = mapping.key(SHORTEST_S), mapping.key(LONGEST_S)
+        self.values = [mapping.value(key) for key in range(self.first, self.last + 1)]
+        self.ceilings = [value * (1.0 + mapping.gamma) / 2.0 for value in self.values]
+
+
+@cache
+def _bins() -> _Bins:
+    from ddsketch import LogarithmicMapping  # few tools are called often enough to need it
+
+    return _Bins(LogarithmicMapping(ACCURACY))
+
+
+def _empty() -> CollapsingLowestDenseStore:
+    from ddsketch import CollapsingLowestDenseStore
+
+    return CollapsingLowestDenseStore(_BINS)

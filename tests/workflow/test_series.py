@@ -17,6 +17,7 @@ from kvpolicy.workflow.sketch import ACCURACY, LONGEST_S, SHORTEST_S, Sketch
 from tests.workflow import naive_times
 
 HALF_LIFE = 100.0
+BOUND = ACCURACY * 1.001  # rounding apart
 seconds = st.one_of(st.integers(0, 30).map(float), st.floats(0.0, 1e6))
 told = st.lists(
     st.tuples(seconds, st.sampled_from((0.0, 1.0, 60.0, 250.0, 5000.0)), st.sampled_from((RETURNED, ENDED, UNKNOWN))),
@@ -143,13 +144,13 @@ def test_when_many_statistics_are_within_the_bound(values: list[float]) -> None:
     values.sort()
     for rank in (50, 90, 95):
         exact = values[math.ceil(rank * len(values) / 100) - 1]
-        assert made.percentile(rank) == pytest.approx(exact, rel=ACCURACY * 1.0001, abs=SHORTEST_S)
-    assert made.mean() == pytest.approx(math.fsum(values) / len(values), rel=ACCURACY, abs=SHORTEST_S)
+        assert made.percentile(rank) == pytest.approx(exact, rel=BOUND, abs=SHORTEST_S)
+    assert made.mean() == pytest.approx(math.fsum(values) / len(values), rel=BOUND, abs=SHORTEST_S)
     assert made.count == len(values)
     for within in (0.5, 1.0, 10.0):
         found = made.return_probability(0.0, within) or 0.0
-        fewest = sum(value <= within / 1.0203 for value in values) / len(values)
-        most = sum(value <= within * 1.0203 for value in values) / len(values)
+        fewest = sum(value <= within / 1.0409 for value in values) / len(values)
+        most = sum(value <= within * 1.0409 for value in values) / len(values)
         assert fewest - 1e-9 <= found <= most + 1e-9
 
 
@@ -165,7 +166,7 @@ def test_when_many_the_best_bound_costs_at_most_its_share(values: list[float], g
         return sum(value <= bound * (1 + 1e-9) for value in values) / len(values) * gain - bound
 
     best = max((0.0, *values), key=utility)
-    assert utility(made.best_bound(gain)) >= utility(best) - 0.021 * best - 1e-9
+    assert utility(made.best_bound(gain)) >= utility(best) - 0.041 * best - 1e-9
 
 
 def test_the_change_to_a_sketch_loses_nothing_of_what_is_lost_or_open() -> None:
@@ -189,8 +190,8 @@ def test_a_sketch_covers_all_durations_there_are() -> None:
         made.add(value)
     values, weights = made.rows()
     assert weights == [2.0, 1.0, 1.0, 2.0]
-    assert values == pytest.approx([0.0, SHORTEST_S, 1.0, LONGEST_S], rel=ACCURACY)
-    assert len(made._store.bins) < 2048
+    assert values == pytest.approx([0.0, SHORTEST_S, 1.0, LONGEST_S], rel=BOUND)
+    assert not made._store.is_collapsed
     again = Sketch.of(*made.state())
     assert again.rows() == made.rows()
 
@@ -205,15 +206,15 @@ def test_what_is_old_weighs_half_for_every_half_life(before: int) -> None:
         made.add(1.0, 0.0)
     for _ in range(before // 10):
         made.add(10.0, 999.0)
-    assert made.percentile(50) == pytest.approx(1.0, rel=ACCURACY)
+    assert made.percentile(50) == pytest.approx(1.0, rel=BOUND)
     assert made.count == before + before // 10
     for _ in range(before // 10):
         made.add(30.0, 6_500.0)  # six half-lives later the rest weighs a 64th
-    assert made.percentile(50) == pytest.approx(30.0, rel=ACCURACY)
+    assert made.percentile(50) == pytest.approx(30.0, rel=BOUND)
     assert made.count == math.ceil(before * 1.1 / 64 + before // 10)
     made.add(50.0, 1e9)  # long after: nothing else is left
     assert (made.count, made.weight) == (1, 1.0)
-    assert made.percentile(50) == pytest.approx(50.0, rel=ACCURACY)
+    assert made.percentile(50) == pytest.approx(50.0, rel=BOUND)
 
 
 def test_a_clock_that_goes_back_fades_nothing() -> None:
@@ -231,4 +232,4 @@ def test_very_many_durations_fade_without_a_clock(monkeypatch: pytest.MonkeyPatc
     for _ in range(1001):
         made.add(10.0)
     assert made.weight < 1000.0 < FADES_AT
-    assert made.percentile(50) == pytest.approx(10.0, rel=ACCURACY)
+    assert made.percentile(50) == pytest.approx(10.0, rel=BOUND)
