@@ -199,6 +199,7 @@ def test_listing_points_at_the_place() -> None:
         "    | ^^^^",
         "  for example: turn[agent = coder]",
         "  instead: write `fast over slow`",
+        "more about it: docs/codes/KVP201.md",
     ]
 
 
@@ -207,14 +208,17 @@ def test_listing_keeps_a_terminal_safe_and_a_line_short() -> None:
     text = as_text([long], {"a\x1b.kvp": "é" * 5000 + "§" + "é" * 5000})
     assert "\x1b" not in text
     assert "\x07" not in text
-    source, caret = text.splitlines()[1:]
+    source, caret = text.splitlines()[1:3]
     assert len(source) < 130
     assert source[caret.index("^")] == "§"
 
 
 def test_the_document_has_a_row_for_every_file_asked_for() -> None:
     assert as_document(["b.kvp", "a.kvp"], [FAULT]) == {
-        "files": [{"file": "b.kvp", "diagnostics": []}, {"file": "a.kvp", "diagnostics": [FAULT.as_json()]}],
+        "files": [
+            {"file": "b.kvp", "diagnostics": []},
+            {"file": "a.kvp", "diagnostics": [{**FAULT.as_json(), "page": "docs/codes/KVP201.md"}]},
+        ],
         "errors": 1,
         "warnings": 0,
     }

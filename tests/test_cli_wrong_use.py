@@ -16,7 +16,11 @@ CALLS = [
     ),
     ("check nope.kvp", "nope.kvp: cannot be read: there is no such file"),
     ("test nope.kvp", "nope.kvp: cannot be read: there is no such file"),
-    ("explain base", "explain: the following arguments are required: --span; kvp explain --help says more"),
+    ("fmt base", "base: this is a packaged policy; name a file"),
+    ("fmt nope.kvp", "nope.kvp: no such file or directory"),
+    ("diff base nope", "nope: cannot be read: there is no such file; the packaged policies are "),
+    ("diff base", "diff: the following arguments are required: B; kvp diff --help says more"),
+    ("explain base", "explain: give --span, --request or --replay; kvp explain --help says more"),
     ("explain base --span trun", "--span 'trun': 'trun' does not exist; did you mean 'turn'?"),
     (
         "explain base --span turn --at tool_end",
@@ -73,4 +77,5 @@ def test_faults_of_a_policy_come_with_their_source_lines(
         "  2 |   priority: 200",
         "    |             ^^^",
         "  instead: write 100",
+        "more about it: docs/codes/KVP105.md",
     ]

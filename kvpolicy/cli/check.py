@@ -1,6 +1,6 @@
 """`kvp check FILE…`: parse policies, check words, types and rules, and list every fault.
 
-Reads files and packaged policies (`language.load`, `policy.checked`); writes text, or the JSON of the interface.
+Reads files and packaged policies (`language.load`, `policy.checked`); writes text, the JSON of the interface, or SARIF.
 All files of one call are one set: a name defined in two of them is a fault.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
+from kvpolicy.cli.colour import paint_for
 from kvpolicy.cli.listing import as_document, as_text, as_words, summary
 from kvpolicy.faults import ERROR, Diagnostic
 
@@ -20,12 +22,12 @@ HELP = "Parse policies and check their words, types and rules. All files of one 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE… [--engine E] [--format text|json]`."""
+    """`FILE… [--engine E] [--format text|json|sarif]`."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a .kvp file, or the name of a packaged policy")
     parser.add_argument(
         "--engine", metavar="E", help="also tell what this engine cannot honour: a name, or a JSON file"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("--format", choices=("text", "json", "sarif"), default="text", help="default: text")
 
 
 def _of_engine(checked: Checked, name: str) -> tuple[Diagnostic, ...]:
@@ -49,10 +51,15 @@ def run(args: argparse.Namespace) -> int:
         diagnostics = (*diagnostics, *_of_engine(checked, args.engine))
     # A packaged policy stands in messages under its file's name.
     names = [f"{name}.kvp" if name not in texts and f"{name}.kvp" in texts else name for name in args.files]
-    if args.format == "json":
+    if args.format == "sarif":
+        from kvpolicy import __version__
+        from kvpolicy.language.sarif import as_sarif
+
+        print(json.dumps(as_sarif(diagnostics, __version__), indent=1))
+    elif args.format == "json":
         print(json.dumps(as_document(names, diagnostics), indent=1))
     else:
         if diagnostics:
-            print(as_text(diagnostics, texts))
+            print(as_text(diagnostics, texts, paint_for(sys.stdout)))
         print(f"{as_words(', '.join(names))}: {summary(diagnostics)}")
     return int(any(d.severity == ERROR for d in diagnostics))

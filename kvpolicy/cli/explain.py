@@ -1,6 +1,7 @@
-"""`kvp explain FILE --span … [--at …] [--then …] [--assume …]`: which rule decides each property of a span, and why.
+"""`kvp explain FILE`: which rule decides each property of a span, and why; or why a block has its rank.
 
-The span and what has happened to it are written as in a `test` block.
+One span with `--span`, written with what has happened to it as in a `test` block; all spans of a request with
+`--request`, in a run state; a block with `--replay` and `--block`, after a timeline. The last two are in `why`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvpolicy import words
+from kvpolicy.cli import why
 from kvpolicy.faults import InputFault, PolicyFault
 
 if TYPE_CHECKING:
     from kvpolicy.language import syntax
 
-HELP = "Say which rule decides each property of a span, which rules it beats, and which have no say."
+HELP = (
+    "Say which rule decides each property of a span, which rules it beats, and which have no say; or, after a "
+    "timeline, why a block has its rank."
+)
 
 _AT = "an event, such as 'tool_call[tool=grep]'; may be repeated: --at and --then are taken in the order given"
 _THEN = "time that passes before the next event, or before the look, such as 40s; may be repeated"
@@ -30,14 +35,16 @@ class _InOrder(argparse.Action):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE… --span MATCH [--at EVENT]… [--then DURATION]… [--assume CALL=VALUE]… [--format text|json]`."""
+    """`FILE… --span MATCH [--at EVENT]… [--then DURATION]… [--assume CALL=VALUE]…`, `FILE… --request R [--state S]`, or
+    `FILE… --replay TIMELINE --block NAME…`."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a .kvp file, or the name of a packaged policy")
-    parser.add_argument("--span", required=True, metavar="MATCH", help="such as 'turn[agent=coder, tokens=12k]'")
+    parser.add_argument("--span", metavar="MATCH", help="such as 'turn[agent=coder, tokens=12k]'")
     parser.add_argument("--at", dest="happened", action=_InOrder, metavar="EVENT", help=_AT)
     parser.add_argument("--then", dest="happened", action=_InOrder, metavar="DURATION", help=_THEN)
     parser.add_argument(
         "--assume", action="append", default=[], metavar="CALL=VALUE", help="such as 'p95(tool.duration)=800ms'"
     )
+    why.add_options(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
@@ -48,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy.policy.passed import unheeded
     from kvpolicy.policy.snapshot import Snapshot
 
+    if why.asked(args):
+        return why.run(args)
     given = _step("--span", args.span, "given")
     happened = [_step(option, text, option[2:]) for option, text in args.happened or ()]
     assumed = [_step("--assume", text, "assume") for text in args.assume]

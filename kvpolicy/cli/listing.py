@@ -11,18 +11,25 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from kvpolicy.cli.colour import Paint, plain
 from kvpolicy.faults import ERROR, WARNING, Diagnostic, Place
+from kvpolicy.language.sarif import page_of
 
 _LARGEST = 4 * 1024 * 1024  # bytes of a file that is read again for its lines
 WIDEST = 110  # of a source line shown; a longer one is cut around the place
 
 
-def as_text(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> str:
-    """Every diagnostic: `file:line:col: severity CODE name: message`, source line, notes, what to write instead.
+def as_text(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], paint: Paint = plain) -> str:
+    """Every diagnostic: `file:line:col: severity CODE name: message`, source line, notes, what to write instead; at the
+    end the pages about their codes.
 
     texts: file as named in the places -> its text; a file that is not there is shown without its line.
     """
-    return "\n".join(line for d in diagnostics for line in _lines(d, texts))
+    found = list(diagnostics)
+    lines = [line for d in found for line in _lines(d, texts, paint)]
+    if found:
+        lines.append(f"more about it: {', '.join(dict.fromkeys(page_of(d.code) for d in found))}")
+    return "\n".join(lines)
 
 
 def texts_of(diagnostics: Iterable[Diagnostic]) -> dict[str, str]:
@@ -47,7 +54,7 @@ def as_document(files: Iterable[str], diagnostics: Iterable[Diagnostic]) -> dict
     found = list(diagnostics)
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in files}
     for d in found:
-        rows.setdefault(d.place.file, []).append(d.as_json())
+        rows.setdefault(d.place.file, []).append({**d.as_json(), "page": page_of(d.code)})
     return {
         "files": [{"file": name, "diagnostics": row} for name, row in rows.items()],
         "errors": sum(d.severity == ERROR for d in found),
@@ -55,20 +62,21 @@ def as_document(files: Iterable[str], diagnostics: Iterable[Diagnostic]) -> dict
     }
 
 
-def _lines(d: Diagnostic, texts: Mapping[str, str]) -> Iterable[str]:
-    yield as_words(f"{d.place}: {d.severity} {d.code} {d.name}: {d.message}")
-    yield from _source(d.place, texts)
+def _lines(d: Diagnostic, texts: Mapping[str, str], paint: Paint) -> Iterable[str]:
+    place, severity = paint("place", as_words(f"{d.place}:")), paint(d.severity, f"{d.severity} {d.code}")
+    yield f"{place} {severity} {as_words(f'{d.name}: {d.message}')}"
+    yield from _source(d.place, texts, paint, d.severity)
     for note in d.notes:
-        yield as_words(f"  {note.place}: note: {note.message}")
-        yield from _source(note.place, texts)
+        yield f"  {paint('place', as_words(f'{note.place}:'))} note: {as_words(note.message)}"
+        yield from _source(note.place, texts, paint, "notice")
     if d.witness:
         pairs = ", ".join(f"{k} = {v}" for k, v in d.witness.items() if k != "kind")
         yield as_words(f"  for example: {d.witness.get('kind', 'any')}{f'[{pairs}]' if pairs else ''}")
     if d.fix:
-        yield as_words(f"  instead: {d.fix}")
+        yield paint("instead", as_words(f"  instead: {d.fix}"))
 
 
-def _source(place: Place, texts: Mapping[str, str]) -> Iterable[str]:
+def _source(place: Place, texts: Mapping[str, str], paint: Paint, severity: str) -> Iterable[str]:
     """The line of the place, and a caret under it."""
     lines = texts.get(place.file, "").split("\n")
     if not 1 <= place.line <= len(lines) or not lines[place.line - 1].strip():
@@ -79,8 +87,9 @@ def _source(place: Place, texts: Mapping[str, str]) -> Iterable[str]:
         line, column = line[start : start + WIDEST], column - start
     width = place.end_column - place.column if place.end_line == place.line else 1
     number = str(place.line)
-    yield f"  {number} | {line.rstrip()}"
-    yield f"  {' ' * len(number)} | {' ' * column}{'^' * max(1, min(width, len(line) - column))}"
+    carets = "^" * max(1, min(width, len(line) - column))
+    yield f"{paint('line', f'  {number} |')} {line.rstrip()}"
+    yield f"{paint('line', f'  {chr(32) * len(number)} |')} {' ' * column}{paint(severity, carets)}"
 
 
 def as_words(text: str) -> str:

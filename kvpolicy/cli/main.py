@@ -71,9 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:  # also when argparse leaves after its help: a reader that went away is noticed here
             sys.stdout.flush()
     except PolicyFault as fault:
+        from kvpolicy.cli.colour import paint_for
         from kvpolicy.cli.listing import as_text, texts_of
 
-        print(as_text(fault.diagnostics, texts_of(fault.diagnostics)), file=sys.stderr)
+        print(as_text(fault.diagnostics, texts_of(fault.diagnostics), paint_for(sys.stderr)), file=sys.stderr)
         return FAULTY
     except KeyboardInterrupt:
         return _refuse("stopped")

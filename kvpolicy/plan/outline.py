@@ -111,6 +111,11 @@ class Outline:
             subject = self._subjects[group] = Subject(span.kind, attributes, self._owner, index)
         return subject
 
+    def subject_of(self, index: int, state: State) -> Subject:
+        """One span of the layout, as rules see it in a state: for explanations, which look at each alone."""
+        span = self.layout.spans[index]
+        return Subject(span.kind, self._attributes(span, False, state), self._owner, index)
+
     def _attributes(self, span: Span, plain: bool, state: State | None) -> dict[str, Any]:
         """What rules see of a span besides its kind; for a plain one, where the policy reads nothing of its own, what
         all spans have in common will do."""
