@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from kvpolicy.policy.model import EventPattern, IntervalPattern, Subject
 from kvpolicy.request import Owner, Request
+from kvpolicy.workflow.distance import measure
 from kvpolicy.workflow.durations import Series
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import AGENT, BARRIER, Graph, GraphEdge
@@ -93,26 +94,67 @@ def big_graph(nodes: int = 1_000) -> Graph:
     return Graph(names, edges)
 
 
-def distances() -> tuple[float, float]:
-    """Seconds for a new run's first distances, and for those after one step's end."""
+def distances() -> tuple[float, float, float, float]:
+    """Seconds on 1,000 nodes: all distances at once; those after a step's end, median and 99 %; after its start."""
     graph = big_graph()
-    whole = step = 0.0
+    position = Position(graph)
+    position.steps("n999")
+    whole = median(lambda: _timed(lambda: measure(position)))
+    starts, ends = [], []
+    for seed in range(4):
+        chance, position = random.Random(seed), Position(graph)
+        for _ in range(200):
+            due = [name for name in graph.names if position.steps(name) == 1]
+            node = chance.choice(due) if due else "n0"
+            for change, seconds in ((position.start, starts), (position.end, ends)):
+                begin = time.process_time()
+                change(node)
+                position.steps("n999")
+                seconds.append(time.process_time() - begin)
+    ends.sort()
+    return whole, statistics.median(ends), ends[int(0.99 * len(ends))], statistics.median(starts)
 
-    def once() -> float:
-        nonlocal step
-        begin = time.process_time()
-        position = Position(graph)
-        position.steps("n999")
-        first = time.process_time() - begin
-        position.start("n0")
-        begin = time.process_time()
-        position.end("n0")
-        position.steps("n999")
-        step = time.process_time() - begin
-        return first
 
-    whole = median(once)
-    return whole, step
+def _timed(act: Callable[[], object]) -> float:
+    begin = time.process_time()
+    act()
+    return time.process_time() - begin
+
+
+def run_events(count: int = 20_000) -> float:
+    """Seconds per event of runs in a graph: the starts and ends of steps of 500 runs on 20 nodes, a few late."""
+    names = {f"n{i}": AGENT for i in range(20)}
+    ring = [GraphEdge(f"n{i}", f"n{(i + 1) % 20}", is_loop=i == 19) for i in range(20)]
+    graph = Graph(names, ring)
+    state = RunState(PATTERNS, graph)
+    for number in range(SESSIONS):
+        state.know(Owner("t", f"s{number}"))
+    rows = []
+    for i in range(count):
+        run, turn = i % SESSIONS, i // SESSIONS
+        name = "step_end" if turn % 2 else "step_start"
+        attributes = {"tenant": "t", "session": f"s{run}", "node": f"n{turn // 2 % 20}"}
+        rows.append(Event(i * 0.001 - (1.0 if i % 50 == 0 else 0.0), name, attributes))
+    begin = time.process_time()
+    for row in rows:
+        state.observe(row)
+    return (time.process_time() - begin) / count
+
+
+def ahead() -> tuple[float, float]:
+    """Seconds for a next use in seconds, and for its chance, on 1,000 nodes, from the first of them."""
+    state = RunState(graph=big_graph())
+    owner = Owner("t", "s", None, "n105")
+    state.know(owner)
+    for at in range(10):
+        state.learned.times("t").stepped("n0", 5.0, float(at))
+    state.observe(Event(10.0, "step_start", {"tenant": "t", "session": "s", "node": "n0"}))
+    subject = Subject("turn", {"node": "n105"}, owner)
+    assert state.read("next_use", None, subject) and state.read("reuse_probability", None, subject)
+    return (
+        median(lambda: _timed(lambda: state.read("next_use", None, subject))),
+        median(lambda: _timed(lambda: state.read("reuse_probability", None, subject))),
+    )
 
 
 def holds(count: int = 2_000) -> float:
@@ -167,11 +209,15 @@ def memory(owners: int = 20_000) -> float:
 
 
 if __name__ == "__main__":
-    print(f"  event: {median(events) * 1e6:.1f} us")
+    for what, seconds in (("calls and results", median(events)), ("steps in a graph", median(run_events))):
+        print(f"  event, {what}: {seconds * 1e6:.1f} us, {1 / seconds:,.0f} a second")
     print(f"  request (arrive, touched, answer): {median(requests) * 1e6:.1f} us")
     print(f"  look-up of an interval: {median(openings) * 1e6:.2f} us")
-    whole, step = distances()
-    print(f"  distances on 1,000 nodes: {whole * 1e3:.2f} ms, after one step {step * 1e3:.2f} ms")
+    whole, end, most, start = distances()
+    print(f"  distances on 1,000 nodes: {whole * 1e3:.2f} ms")
+    print(f"  … after a step's end {end * 1e3:.3f} ms (99 %: {most * 1e3:.3f} ms), its start {start * 1e3:.3f} ms")
+    seconds, chance = ahead()
+    print(f"  next use in seconds on 1,000 nodes: {seconds * 1e3:.2f} ms, its chance {chance * 1e3:.2f} ms")
     print(f"  a duration and five best holds: {median(holds) * 1e6:.0f} us")
     learning, asking = densities()
     print(f"  a pause learned: {learning * 1e6:.0f} us, a hit density: {asking * 1e6:.1f} us")
