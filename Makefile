@@ -20,7 +20,7 @@ run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, 
 	@.venv/bin/kvp simulate claude-code --policy lru --policy coding_agent --policy belady-resident \
 		--capacity 1,2,5 --capacity-unit percent
 
-test: lint $(OLD_LARK)/ready .venv/editors/ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
+test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
 	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests with lark', lark.__version__)"
 	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(WORKERS) tests/test_old_lark.py \
 		$(wildcard tests/language tests/policy tests/test_language*.py)
@@ -80,6 +80,13 @@ clean: ## remove everything that the other targets made
 $(OLD_LARK)/ready: .venv/made
 	@echo "— set-up: lark 1.2.2 beside the newest one (an engine pins it)"
 	@$(PIP) install --target $(OLD_LARK) --upgrade lark==1.2.2
+	@touch $@
+
+# Drawings are read by Graphviz in the tests; where it cannot be installed, by a parser of its language (pydot).
+.venv/graphviz-ready: .venv/made
+	@command -v dot >/dev/null || { echo "— set-up: graphviz, from the system's packages (once)"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq graphviz; } >.venv/graphviz.log 2>&1; } \
+		|| echo "  that did not work (.venv/graphviz.log): the drawings are read by pydot instead"
 	@touch $@
 
 # Tests of the store start servers of their own; without the program they say so and are not run.
