@@ -15,6 +15,7 @@ from typing import Any
 from kvpolicy.faults import InputFault
 from kvpolicy.residency.events import BATCH, CLEARED, REMOVED, STORED, KvEvent, tier_of
 
+_VOCABULARY = 2**31  # no model has as many tokens
 # The order of the fields where an event is an array; later versions only added to the end.
 _POSITIONS = {
     "BlockStored": (
@@ -95,7 +96,7 @@ def _event(name: str, fields: Mapping[str, Any], replayed: bool) -> KvEvent:
         and not fields.get("lora_name")
         and not (isinstance(extra, list) and any(extra))
         and isinstance(tokens, list)
-        and all(isinstance(token, int) for token in tokens)
+        and all(isinstance(token, int) and 0 <= token < _VOCABULARY for token in tokens)
     )
     return KvEvent(
         STORED,
