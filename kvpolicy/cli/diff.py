@@ -11,7 +11,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from kvpolicy.faults import PolicyFault
+from kvpolicy.faults import InputFault, PolicyFault
 
 if TYPE_CHECKING:
     from kvpolicy.policy.diff.diff import Change, Difference
@@ -40,12 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare. Raises InputFault for what cannot be read; a policy with errors is told and ends with 2."""
+    """Compare. Raises InputFault for what cannot be read, a policy with errors among it."""
     from kvpolicy.policy.diff.diff import difference
 
     before, after = _opened(args.before), _opened(args.after)
-    if before is None or after is None:
-        return 2
     found = difference(before, after)
     counted = None if args.trace is None else _affected(args.trace, before, after)
     if args.format == "json":
@@ -63,17 +61,14 @@ def run(args: argparse.Namespace) -> int:
     return int(not found.same)
 
 
-def _opened(target: str) -> Policy | None:
-    """A policy; None, with its errors told, where it has some. They are no difference."""
-    from kvpolicy.cli.listing import as_text as listed
-    from kvpolicy.cli.listing import texts_of
+def _opened(target: str) -> Policy:
+    """A policy. Its errors are no difference, so they are told in one line: it cannot be used here."""
     from kvpolicy.policy.checked import open_policy
 
     try:
         return open_policy([target])
     except PolicyFault as fault:
-        print(listed(fault.diagnostics, texts_of(fault.diagnostics)), file=sys.stderr)
-        return None
+        raise InputFault(f"{fault}; kvp check {target} says more") from None
 
 
 def _affected(name: str, before: Policy, after: Policy) -> Affected:

@@ -106,6 +106,49 @@ def _explain(chance: Random, grown: list[str]) -> Case:
     return case
 
 
+def _fmt(chance: Random, grown: list[str]) -> Case:
+    case = Case(["fmt"])
+    case.words += [name] if (name := _policy(chance, grown, case)) else []
+    case.words += chance.choice(([], ["--check"], ["--diff"], ["--check", "--diff"]))
+    return case
+
+
+def _diff(chance: Random, grown: list[str]) -> Case:
+    """Two policies, mostly one text with a small change: what is compared then is what both can mean."""
+    case = Case(["diff"])
+    if chance.random() < 0.2:
+        case.words += [chance.choice(PACKAGED), _sound(chance, grown, case)]
+        return case
+    text = "\n".join(grown) if chance.random() < 0.6 else chance.choice(policy_texts.known())
+    other = text.replace(
+        *chance.choice((("80", "79"), ("turn", "document"), ("1min", "2min"), (" until tool_result", "")))
+    )
+    if chance.random() < 0.3:
+        other = damage.text(chance, other)
+    lines = other.split("\n")
+    if chance.random() < 0.3:
+        del lines[chance.randrange(len(lines))]
+    case.files["p.kvp"], case.files["q.kvp"] = text.encode(), "\n".join(lines).encode("utf-8", "surrogatepass")
+    case.words += ["p.kvp", "q.kvp"]
+    if chance.random() < 0.1:
+        case.words += ["--trace", "t.jsonl"]
+        case.files["t.jsonl"] = documents.trace(chance)
+    return case
+
+
+def _why(chance: Random, grown: list[str]) -> Case:
+    case = Case(["explain"])
+    case.words += [_sound(chance, grown, case)]
+    if chance.random() < 0.5:
+        case.words += ["--request", "r.json", "--state", "s.json"]
+        case.files["r.json"] = _document(chance, documents.request(chance))
+        case.files["s.json"] = _document(chance, documents.state(chance))
+    else:
+        case.words += ["--replay", "t.jsonl", "--block", chance.choice(("r0:0", "r1:1", "h0", "a", "", "1"))]
+        case.files["t.jsonl"] = documents.timeline(chance)
+    return case
+
+
 def _option(chance: Random, choices: tuple[str, ...]) -> str:
     text = chance.choice(choices)
     return damage.text(chance, text).replace("\0", "") if chance.random() < 0.12 else text
@@ -170,7 +213,10 @@ def _simulate(chance: Random, grown: list[str]) -> Case:
 
 MAKERS: dict[str, Callable[[Random, list[str]], Case]] = {
     "check": _check,
+    "fmt": _fmt,
+    "diff": _diff,
     "explain": _explain,
+    "why": _why,
     "test": _test,
     "plan": _plan,
     "replay": _replay,
@@ -202,6 +248,6 @@ def grown(number: int, count: int = 40) -> list[list[str]]:
 def case(chance: Random, texts: list[list[str]], commands: tuple[str, ...] = tuple(MAKERS)) -> Case:
     """A call of one of the commands. texts: what `grown` made."""
     made = MAKERS[chance.choice(commands)](chance, chance.choice(texts))
-    if chance.random() < 0.6:
+    if made.words[0] != "fmt" and chance.random() < 0.6:
         made.words += ["--format", "json"]
     return made
