@@ -217,7 +217,7 @@ class RunState(Moment):
         self.learned.found_cached(owner, kind)
 
     def forget(self, owner: Owner) -> None:
-        """Nothing of the owner is kept but what was learned; an open pause counts as one that never ended."""
+        """Nothing of the owner is kept but what was learned; an open pause counts for as long as it was seen."""
         life = self._owners.get(owner)
         if life is not None:
             for request in life.running:
