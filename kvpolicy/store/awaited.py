@@ -1,7 +1,7 @@
 """The store for asyncio: the calls that may wait, awaited, so that they never hold up the event loop.
 
 What never waits (`now append take policy salt status unpin finish abandon leave`) is called on the store itself: it is
-here as `store`. An in-process store answers at once; what it writes to files is written in a thread.
+here as `store`. What is also written to files (versions, documents) is written in a thread.
 """
 
 from __future__ import annotations
@@ -40,21 +40,16 @@ class AwaitedStore:
 
     async def publish(self, name: str, files: Mapping[str, str], expect: int | None = None) -> Published:
         """See `contract.Store`."""
-        if self._asks is None:
-            return await asyncio.to_thread(self._memory.publish, name, files, expect)
-        return await self._patient(self._asks.publish(name, files, expect))
+        return await asyncio.to_thread(self.store.publish, name, files, expect)
 
     async def roll_back(self, name: str, to: int | None = None) -> Published:
         """See `contract.Store`."""
-        if self._asks is None:
-            return await asyncio.to_thread(self._memory.roll_back, name, to)
-        return await self._patient(self._asks.roll_back(name, to))
+        return await asyncio.to_thread(self.store.roll_back, name, to)
 
     async def keep(
         self, kind: str, tenant: str, source: str, body: Mapping[str, object], ttl: float = LONGEST_S
     ) -> bool:
         """See `contract.Store`."""
-        # In a thread: the document is also written to a file, where there is a folder.
         return await asyncio.to_thread(self.store.keep, kind, tenant, source, body, ttl)
 
     async def kept(self, kind: str, tenant: str) -> tuple[Document, ...]:

@@ -2,47 +2,26 @@
 
 The default store, and what `redis` falls back on. Called by any thread; a lock is held for the moment of a change. The
 log of records, pins, keys and counts die with the process; versions, documents and the key of the salts do not, where
-there is a folder.
+there is a folder (`lasting`).
 """
 
 from __future__ import annotations
 
 import math
 import os
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from hashlib import sha256
+from collections.abc import Callable
 from uuid import uuid4
 
 from kvpolicy.faults import InputFault
-from kvpolicy.store import salts
-from kvpolicy.store.boards import Boards, checked
-from kvpolicy.store.contract import (
-    LOCAL,
-    LONGEST_S,
-    Begun,
-    Document,
-    Entered,
-    Gap,
-    Pin,
-    Published,
-    Salt,
-    Spent,
-    Status,
-    Version,
-    lasting,
-    named,
-)
+from kvpolicy.store.contract import LOCAL, Begun, Entered, Gap, Pin, Spent, Status, lasting, named
 from kvpolicy.store.counting import Counting
-from kvpolicy.store.documents import Documents
+from kvpolicy.store.lasting import Lasting
 from kvpolicy.store.log import KEPT, Log
 from kvpolicy.store.record import Record, check, encode
-from kvpolicy.store.shelf import Shelf
 
 
-class MemoryStore:
+class MemoryStore(Lasting):
     """See `contract.Store`. clock: seconds since 1970; keep: records that a reader may be behind; folder: where what
     must last is written; secret: the key of the salts, at least 16 bytes."""
 
@@ -54,24 +33,11 @@ class MemoryStore:
         keep: int = KEPT,
         secret: bytes | None = None,
     ) -> None:
+        super().__init__(folder, clock, secret)
         self.shards = 1
-        if secret is not None and len(secret) < 16:
-            raise InputFault("the secret of a store has at least 16 bytes")
-        self.counters: Counter[str] = Counter()
-        self.secret = secret
-        self.shelf = None if folder is None else Shelf(folder)
-        self._clock, self._latest = clock, 0.0
-        self._lock = threading.Lock()
-        self._log, self._boards, self._counting = Log(keep), Boards(), Counting()
-        self._documents = Documents()
-        self._load()
+        self._log, self._counting = Log(keep), Counting()
 
     # --- the store itself ---------------------------------------------------------------------------------
-
-    def now(self) -> float:
-        """See `contract.Store`."""
-        self._latest = max(self._latest, self._clock())
-        return self._latest
 
     def status(self) -> Status:
         """See `contract.Store`."""
@@ -99,61 +65,6 @@ class MemoryStore:
     def settle(self, budget: float | None = None) -> bool:
         """See `contract.Store`."""
         return True
-
-    # --- versions -----------------------------------------------------------------------------------------
-
-    def publish(self, name: str, files: Mapping[str, str], expect: int | None = None) -> Published:
-        """See `contract.Store`."""
-        files = checked(name, files)
-        with self._lock:
-            answer = self._boards.publish(name, files, expect, self.now())
-            return self._kept(answer)
-
-    def roll_back(self, name: str, to: int | None = None) -> Published:
-        """See `contract.Store`."""
-        with self._lock:
-            return self._kept(self._boards.roll_back(name, to))
-
-    def policy(self, name: str) -> Version | None:
-        """See `contract.Store`."""
-        return self._boards.current(name)
-
-    def heard(self, version: Version, before: Version | None = None) -> None:
-        """Others put this in force; `before` was, until then."""
-        with self._lock:
-            self._boards.heard(version, before)
-            self._write("versions", self._boards.export())
-
-    def policies(self) -> tuple[Version, ...]:
-        """All that is in force."""
-        with self._lock:
-            found = [self._boards.current(name) for name in self._boards.names()]
-        return tuple(version for version in found if version is not None)
-
-    def history(self, name: str) -> list[Version]:
-        """What is in force, and the version before it where it is kept."""
-        with self._lock:
-            return self._boards.history(name)
-
-    def _kept(self, answer: Published) -> Published:
-        if answer.accepted:
-            self._write("versions", self._boards.export())
-        return answer
-
-    # --- documents ----------------------------------------------------------------------------------------
-
-    def keep(self, kind: str, tenant: str, source: str, body: Mapping[str, object], ttl: float = LONGEST_S) -> bool:
-        """See `contract.Store`."""
-        named("kind", kind), named("tenant", tenant), named("source", source)
-        now = self.now()
-        with self._lock:
-            self._documents.put(kind, tenant, Document(source, now, body), now + lasting(ttl), now)
-            return self._write(_file_of(kind, tenant), self._documents.export(kind, tenant))
-
-    def kept(self, kind: str, tenant: str) -> tuple[Document, ...]:
-        """See `contract.Store`."""
-        with self._lock:
-            return self._documents.all(kind, tenant, self.now())
 
     # --- sessions, requests, quotas -----------------------------------------------------------------------
 
@@ -208,55 +119,3 @@ class MemoryStore:
         """See `contract.Store`."""
         with self._lock:
             self._counting.leave((tenant, what), holder)
-
-    # --- salts --------------------------------------------------------------------------------------------
-
-    def salt(self, tenant: str) -> Salt:
-        """See `contract.Store`."""
-        if self.secret is None:
-            self.know_key(salts.mint_key())
-        return salts.salt(self.secret, named("tenant", tenant), self.policy(salts.BOARD))
-
-    def renew_salt(self, tenant: str) -> bool:
-        """See `contract.Store`."""
-        self.salt(tenant)
-        files = salts.renewed(self.secret, tenant, self.policy(salts.BOARD))
-        return self.publish(salts.BOARD, files).accepted
-
-    def know_key(self, key: bytes) -> None:
-        """This is the key of the salts from now on."""
-        with self._lock:
-            if key != self.secret:
-                self.secret = key
-                self._write("key", {"key": key.hex()}, sync=False)
-
-    # --- files --------------------------------------------------------------------------------------------
-
-    def _write(self, name: str, document: Mapping[str, object], sync: bool = True) -> bool:
-        if self.shelf is None:
-            return False
-        written = self.shelf.write(name, document, sync)
-        self.counters["written" if written else "unwritten"] += 1
-        return written
-
-    def _load(self) -> None:
-        if self.shelf is None:
-            return
-        for name in self.shelf.names():
-            document = self.shelf.read(name)
-            try:
-                if document is None:
-                    continue
-                if name == "versions":
-                    self._boards.load(document)
-                elif name == "key" and self.secret is None:
-                    self.secret = bytes.fromhex(document["key"])
-                elif name.startswith("documents-"):
-                    self._documents.load(document, self.now())
-            except (InputFault, KeyError, TypeError, ValueError):
-                self.counters["unreadable"] += 1
-        self.counters["torn"] += self.shelf.torn
-
-
-def _file_of(kind: str, tenant: str) -> str:
-    return "documents-" + sha256(f"{len(kind)}:{kind}{tenant}".encode(errors="surrogatepass")).hexdigest()[:32]

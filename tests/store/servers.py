@@ -18,6 +18,10 @@ import redis
 BINARY = shutil.which("redis-server")
 
 
+# Servers end with the tests, however those end (Linux; elsewhere they are only stopped where tests end as they should).
+WRAPPED = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+
+
 def free_port() -> int:
     """A port that nobody listens on, of which the cluster's second one (+10000) is free, too."""
     for _ in range(100):
@@ -70,8 +74,14 @@ class Server:
         rows = {**plain, **{name.replace("_", "-"): value for name, value in self.options.items()}}
         arguments = [part for name, value in rows.items() for part in (f"--{name}", *self._parts(name, value))]
         with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen([BINARY, *arguments], stdout=log, stderr=log, start_new_session=True)
-        until(self.answers)
+            self.process = subprocess.Popen(
+                [*WRAPPED, BINARY, *arguments], stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            until(self.answers)
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     @staticmethod
@@ -157,7 +167,9 @@ def sentinel(folder: Path, master: Server, name: str = "main") -> Iterator[int]:
     )
     assert BINARY is not None
     with open(folder / "log", "ab") as log:
-        process = subprocess.Popen([BINARY, str(config), "--sentinel"], stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            [*WRAPPED, BINARY, str(config), "--sentinel"], stdout=log, stderr=log, start_new_session=True
+        )
     try:
         client = redis.Redis(host="127.0.0.1", port=port, socket_timeout=5)
 
