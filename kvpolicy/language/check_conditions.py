@@ -10,6 +10,7 @@ from kvpolicy.language.phrase import phrase
 from kvpolicy.language.typer import Typer
 from kvpolicy.language.types import spoken, unit_missing
 
+MOST_MATCHES, MOST_CONDITIONS = 256, 100  # of a selector, of a pair of brackets
 _ORDERED = frozenset({"<", "<=", ">", ">="})
 _ADVICE = {
     "int": "a whole number",
@@ -28,13 +29,24 @@ _FITS: dict[str, frozenset[str]] = {
 }
 
 
+def check_selector(selector: tuple[syntax.Match, ...], group: str, typer: Typer) -> None:
+    """The matches of a rule or limit. Of very many, only that they are too many is told: each would be compared with
+    those of every other rule."""
+    if len(selector) > MOST_MATCHES:
+        message = f"a selector has at most {MOST_MATCHES} matches, and this one has {len(selector):,}"
+        fix = "write one match for many names, such as `turn[agent in {a, b}]`"
+        typer.faults.append(codes.OUT_OF_RANGE.at(selector[MOST_MATCHES].place, message, fix=fix))
+        return
+    for match in selector:
+        check_match(match, group, typer)
+
+
 def check_match(match: syntax.Match, group: str, typer: Typer) -> None:
     """A kind that exists, and its conditions."""
     if match.kind not in words.SPAN_KINDS and match.kind != words.ANY_KIND:
         known = (*words.SPAN_KINDS, words.ANY_KIND)
         typer.faults.append(unknown("span kind", match.kind, match.place, known))
-    for condition in match.conditions:
-        check_condition(condition, words.ATTRIBUTES, "attribute", group, typer)
+    _check_all(match.conditions, words.ATTRIBUTES, "attribute", group, typer)
 
 
 def check_event(event: syntax.Event, group: str, typer: Typer) -> None:
@@ -43,8 +55,19 @@ def check_event(event: syntax.Event, group: str, typer: Typer) -> None:
         meant = words.EVENT_ALIASES.get(event.name)
         known = words.EVENTS if meant is None else {meant: ""}
         typer.faults.append(unknown("event", event.name, event.place, known, meant and f"write `{meant}`"))
-    for condition in event.conditions:
-        check_condition(condition, words.EVENT_ATTRIBUTES, "attribute of events", group, typer)
+    _check_all(event.conditions, words.EVENT_ATTRIBUTES, "attribute of events", group, typer)
+
+
+def _check_all(
+    conditions: tuple[syntax.Condition, ...], table: dict[str, str], what: str, group: str, typer: Typer
+) -> None:
+    if len(conditions) > MOST_CONDITIONS:
+        message = f"brackets hold at most {MOST_CONDITIONS} conditions, and these hold {len(conditions):,}"
+        fix = "write one condition for many values, such as `agent in {a, b}`"
+        typer.faults.append(codes.OUT_OF_RANGE.at(conditions[MOST_CONDITIONS].place, message, fix=fix))
+        return
+    for condition in conditions:
+        check_condition(condition, table, what, group, typer)
 
 
 def check_condition(condition: syntax.Condition, table: dict[str, str], what: str, group: str, typer: Typer) -> None:

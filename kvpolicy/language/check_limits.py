@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvpolicy import units, words
 from kvpolicy.language import codes, syntax
-from kvpolicy.language.check_conditions import check_match
+from kvpolicy.language.check_conditions import check_selector
 from kvpolicy.language.check_names import unknown
 from kvpolicy.language.check_values import TIERS, check_rank
 from kvpolicy.language.typer import Typer
@@ -19,8 +19,7 @@ def check_limits(files: syntax.FileSet, typer: Typer) -> None:
     """Every limit of every file."""
     for member in files.members:
         for limit in member.file.limits:
-            for match in limit.selector:
-                check_match(match, member.group, typer)
+            check_selector(limit.selector, member.group, typer)
             for bound in limit.bounds:
                 _bound(bound, limit, member.group, typer)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kvpolicy import words
 from kvpolicy.language import codes, syntax
-from kvpolicy.language.check_conditions import check_event, check_match
+from kvpolicy.language.check_conditions import check_event, check_selector
 from kvpolicy.language.check_names import twice_in, unknown
 from kvpolicy.language.check_values import check_value
 from kvpolicy.language.habits import retention_meant
@@ -22,8 +22,7 @@ def check_rules(files: syntax.FileSet, typer: Typer) -> None:
             if rule.interval is not None and id(rule.interval) not in intervals:
                 intervals[id(rule.interval)] = rule.interval
                 check_interval(rule.interval, member.group, typer)
-            for match in rule.selector:
-                check_match(match, member.group, typer)
+            check_selector(rule.selector, member.group, typer)
             if rule.guard is not None:
                 typer.condition(rule.guard, member.group, "what stands after `when`")
             check_declarations(rule.declarations, member.group, typer)

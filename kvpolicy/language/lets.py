@@ -55,26 +55,36 @@ def check_lets(scope: Scope, typer: Typer, faults: list[Diagnostic]) -> None:
         for key, let in scope.lets.items()
     }
     sizes: dict[Key, tuple[int, int]] = {}
-    waiting = dict.fromkeys(scope.lets)
-    while waiting:
-        ready = [key for key in waiting if all(used in sizes for used, _ in uses[key])]
-        if not ready:
-            _tell_circle(list(waiting), uses, scope, faults)
-            return
-        for key in ready:
-            del waiting[key]
-            parts, depth = size_of(scope.lets[key].value)
-            parts += sum(sizes[used][0] for used, _ in uses[key])
-            depth = max([depth, *(at + sizes[used][1] for used, at in uses[key])])
-            if parts > LARGEST or depth > DEEPEST:
-                let = scope.lets[key]
-                message = (
-                    f"'{let.name}' stands for more than {LARGEST} parts or {DEEPEST} levels, all names written out"
-                )
-                faults.append(codes.SYNTAX.at(let.place, message, fix="say it with fewer names"))
-                parts, depth = 1, 1
-            sizes[key] = (parts, depth)
-            typer.settle_let(key)
+    users: dict[Key, list[Key]] = {}
+    for key, used in uses.items():
+        for other in dict.fromkeys(other for other, _ in used):
+            users.setdefault(other, []).append(key)
+    unsettled = {key: len({other for other, _ in used}) for key, used in uses.items()}
+    ready = [key for key, count in unsettled.items() if count == 0]
+    for key in ready:  # it grows
+        sizes[key] = _size(key, uses[key], sizes, scope, faults)
+        typer.settle_let(key)
+        for user in users.get(key, ()):
+            unsettled[user] -= 1
+            if unsettled[user] == 0:
+                ready.append(user)
+    if len(ready) < len(unsettled):
+        _tell_circle([key for key in scope.lets if key not in sizes], uses, scope, faults)
+
+
+def _size(
+    key: Key, uses: list[tuple[Key, int]], sizes: dict[Key, tuple[int, int]], scope: Scope, faults: list[Diagnostic]
+) -> tuple[int, int]:
+    """Parts and levels of what a name stands for; of too much, those of a name."""
+    let = scope.lets[key]
+    parts, depth = size_of(let.value)
+    parts += sum(sizes[used][0] for used, _ in uses)
+    depth = max([depth, *(at + sizes[used][1] for used, at in uses)])
+    if parts <= LARGEST and depth <= DEEPEST:
+        return parts, depth
+    message = f"'{let.name}' stands for more than {LARGEST} parts or {DEEPEST} levels, all names written out"
+    faults.append(codes.SYNTAX.at(let.place, message, fix="say it with fewer names"))
+    return 1, 1
 
 
 def _tell_circle(
@@ -82,12 +92,13 @@ def _tell_circle(
 ) -> None:
     """One message for each circle among the names that are left."""
     told: set[Key] = set()
+    circling = set(left)
     for start in left:
         path: dict[Key, None] = {}
         key: Key | None = start
         while key is not None and key not in path and key not in told:
             path[key] = None
-            key = next((used for used, _ in uses[key] if used in left), None)
+            key = next((used for used, _ in uses[key] if used in circling), None)
         if key is not None and key in path:
             circle = list(path)[list(path).index(key) :]
             let = scope.lets[circle[0]]

@@ -13,6 +13,7 @@ from kvpolicy import words
 from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import codes, syntax
 
+_LONG = 20
 _HEAD = re.compile(r"(?:\s+|#[^\n]*)*")
 _SAID = re.compile(r"language[ \t]+([\w.+\"-]+)")
 
@@ -28,7 +29,8 @@ def other_version(text: str, name: str) -> Diagnostic | None:
     place = Place(name, line, column, line, column + len(said[1]))
     newest = words.LANGUAGES[-1]
     known = f"{', '.join(map(str, words.LANGUAGES[:-1]))} and {newest}" if len(words.LANGUAGES) > 1 else str(newest)
-    message = f"this file is written in language {said[1]}, and this kvpolicy reads language {known}"
+    shown = said[1] if len(said[1]) <= _LONG else said[1][:_LONG] + "…"
+    message = f"this file is written in language {shown}, and this kvpolicy reads language {known}"
     later = said[1].isdecimal() and len(said[1]) < 6 and int(said[1]) > newest
     fix = f"write `language {newest}`" + (", or install a later kvpolicy" if later else ": a version is a whole number")
     return codes.UNKNOWN_LANGUAGE.at(place, message, fix=fix)

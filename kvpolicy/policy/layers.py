@@ -57,6 +57,10 @@ class LayerOrder:
         """Whether `one` comes after `other`."""
         return one in self.later.get(other, frozenset())
 
+    def after(self, layer: Layer) -> frozenset[Layer]:
+        """The layers that come after one."""
+        return self.later.get(layer, frozenset())
+
     def ordered(self, one: Layer, other: Layer) -> bool:
         """Whether the two are one layer or have an order."""
         return one == other or self.is_later(one, other) or self.is_later(other, one)

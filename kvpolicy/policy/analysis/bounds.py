@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from kvpolicy import units
 from kvpolicy.directive import HOLD, PIN, Retention
 from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes
+from kvpolicy.policy.analysis.crossing import Crossing
 from kvpolicy.policy.analysis.view import View, called, fixed_value
+from kvpolicy.policy.bits import members
 from kvpolicy.policy.compiled import Clamp, Rule
 from kvpolicy.policy.matching import selector_implies, selectors_meet
+from kvpolicy.policy.over import numbered
 from kvpolicy.policy.terms import Constant
 from kvpolicy.units import format_duration, format_quantity
+
+_MOST = 100  # so many crossed limits are told
 
 
 def holds_beyond_bounds(view: View) -> list[Diagnostic]:
@@ -36,19 +43,33 @@ def holds_beyond_bounds(view: View) -> list[Diagnostic]:
 
 
 def limits_crossed(view: View) -> list[Diagnostic]:
-    """An `at least` above an `at most`, on spans that both reach."""
+    """An `at least` above an `at most`, on spans that both reach; of more than a hundred such pairs a hundred."""
     found: list[Diagnostic] = []
-    clamps = [clamp for clamp in view.policy.clamps if _amount(clamp) is not None]
-    for low in (clamp for clamp in clamps if clamp.side == "least"):
-        for high in (clamp for clamp in clamps if clamp.side == "most" and clamp.property == low.property):
-            least, most = _amount(low), _amount(high)
-            if least is None or most is None or least <= most or not selectors_meet(low.matches, high.matches):
-                continue
-            late, early = (low, high) if low.place > high.place else (high, low)
-            message = f"{low.property} is to be at least {_shown(low)} and at most {_shown(high)} on the same spans"
-            note = Note(early.place, f"at {early.side} {_shown(early)} is here")
-            found.append(codes.LIMITS_CROSSED.at(late.place, message, notes=(note,), fix="change one of the two"))
+    for name in sorted({clamp.property for clamp in view.policy.clamps}):
+        rows = [clamp for clamp in view.policy.clamps if clamp.property == name and _amount(clamp) is not None]
+        if {clamp.side for clamp in rows} != {"least", "most"}:
+            continue
+        clamps = numbered(rows, [len(clamp.matches) for clamp in rows])
+        crossing, amounts = Crossing(clamps), [_amount(clamp) or 0.0 for clamp in clamps]
+        highs = sorted((at for at, clamp in enumerate(clamps) if clamp.side == "most"), key=lambda at: amounts[at])
+        steps, below = [amounts[at] for at in highs], [0]  # the limits at most so much, by amount
+        for at in highs:
+            below.append(below[-1] | 1 << at)
+        for low, clamp in enumerate(clamps):
+            under = below[bisect_left(steps, amounts[low])] if clamp.side == "least" else 0
+            for high in members(crossing.meeting(low) & under) if under else ():
+                if len(found) < _MOST and selectors_meet(clamp.matches, clamps[high].matches):
+                    found.append(_crossed(clamp, clamps[high]))
+            if len(found) >= _MOST:
+                return found
     return found
+
+
+def _crossed(low: Clamp, high: Clamp) -> Diagnostic:
+    late, early = (low, high) if low.place > high.place else (high, low)
+    message = f"{low.property} is to be at least {_shown(low)} and at most {_shown(high)} on the same spans"
+    note = Note(early.place, f"at {early.side} {_shown(early)} is here")
+    return codes.LIMITS_CROSSED.at(late.place, message, notes=(note,), fix="change one of the two")
 
 
 def _amount(clamp: Clamp) -> float | None:
@@ -87,7 +108,7 @@ def more_than_fits(view: View) -> list[Diagnostic]:
 def _smallest(rule: Rule) -> float:
     """The least number of tokens of a span that the rule reaches."""
     least = [match.domains()["tokens"].low if "tokens" in match.domains() else 0.0 for match in rule.matches]
-    sizes = [min(members) if (members := _tokens(rule, i)) else low for i, low in enumerate(least)]
+    sizes = [min(listed) if (listed := _tokens(rule, i)) else low for i, low in enumerate(least)]
     return min(sizes, default=0.0)
 
 

@@ -38,14 +38,16 @@ class Index:
         self._same: dict[Layer, int] = have
         self._later: dict[Layer, int] = {}
         self._unordered: dict[Layer, int] = {}
-        for layer in have:
-            later = unordered = 0
-            for other, bits in have.items():
-                if order.layers.is_later(other, layer):
-                    later |= bits
-                elif not order.layers.ordered(other, layer):
-                    unordered |= bits
-            self._later[layer], self._unordered[layer] = later, unordered
+        everything, before = (1 << size) - 1, dict.fromkeys(have, 0)
+        for layer, bits in have.items():
+            later = 0
+            for other in order.layers.after(layer):
+                if other in have:
+                    later |= have[other]
+                    before[other] |= bits
+            self._later[layer] = later
+        for layer, bits in have.items():
+            self._unordered[layer] = everything & ~(self._later[layer] | before[layer] | bits)
         self._implied: dict[int, int] = {}
         self._implying: dict[int, int] = {}
 
