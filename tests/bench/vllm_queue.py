@@ -2,7 +2,8 @@
 
 Runs in an environment that has vLLM (core alone, no model). Each pair of batches does the same calls of `BlockPool` on
 two full pools: `get_new_blocks` (each block evicts a cached one), `free_blocks`, `touch`. Hashing, making claims and
-the second free are outside the timed parts; making claims is reported apart. Thread processor time; the ratio is the
+the second free are outside the timed parts; making claims is reported apart, and beside the stock pool the same claims
+are made on a third one. Thread processor time; the ratio is the
 median over pairs with a bootstrapped 95 % interval, and a bound that lies within the interval is "not resolved".
 """
 
@@ -34,10 +35,12 @@ Claims = Callable[[Any, list[Any], int], None]
 
 
 class Side:
-    """One pool and the requests on it. claim: puts claims on a request's blocks before they are let go."""
+    """One pool and the requests on it. levels: ranks of a request's spans, None without claims. beside: another pool on
+    which the same claims are made between the timed calls, so that both sides of a pair find the processor's caches as
+    the other does."""
 
-    def __init__(self, engine: Stepped, levels: int | None) -> None:
-        self.engine, self.pool, self.levels = engine, engine.pool, levels
+    def __init__(self, engine: Stepped, levels: int | None, beside: Side | None = None) -> None:
+        self.engine, self.pool, self.levels, self.beside = engine, engine.pool, levels, beside
         self.number = 0
         self.claim_ns: list[int] = []
 
@@ -90,6 +93,14 @@ class Side:
             break
         self.claim_ns.clear()
 
+    def one(self, length: int) -> None:
+        """One request, untimed."""
+        blocks = self.pool.get_new_blocks(length)
+        self.hash(blocks)
+        self.claim(blocks)
+        self.pool.free_blocks(reversed(blocks))
+        self.engine.keeper._heed(self.engine.now)
+
     def batch(self, requests: int, length: int) -> int:
         """Nanoseconds of the timed calls of `requests` requests."""
         pool, clock, spent = self.pool, time.thread_time_ns, 0
@@ -99,6 +110,8 @@ class Side:
             spent += clock() - began
             self.hash(blocks)
             self.claim(blocks)
+            if self.beside is not None:
+                self.beside.one(length)
             began = clock()
             pool.free_blocks(reversed(blocks))
             pool.touch(blocks)
@@ -127,9 +140,13 @@ def judged(low: float, high: float, bound: float | None) -> str:
 def compare(what: str, pool: int, length: int, levels: int | None, bound: float | None, seed: int) -> bool:
     """One line of the table. False where the bound is certainly missed."""
     requests = max(2, 2048 // length)
-    stock, ours = Side(Stepped("stock", blocks=pool), None), Side(Stepped("plain", blocks=pool), levels)
+    ours, beside = Side(Stepped("plain", blocks=pool), levels), None
     if levels is not None:
         ours.engine.keeper.engage(0.0)
+        beside = Side(Stepped("plain", blocks=pool), levels)
+        beside.engine.keeper.engage(0.0)
+        beside.fill(length)
+    stock = Side(Stepped("stock", blocks=pool), None, beside)
     for side in (stock, ours):
         side.fill(length)
     gc.collect()
