@@ -76,6 +76,7 @@ class Link:
             ask.future.cancel()
             raise
         if not done:
+            future.cancel()  # or an answer that comes later would be reported as one that nobody took
             return self._late(ask)
         try:
             return ask.read(future.result())

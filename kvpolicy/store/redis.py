@@ -99,6 +99,8 @@ class RedisStore:
         """`settle` for asyncio."""
         future = asyncio.wrap_future(self._settled())
         done, _ = await asyncio.wait((future,), timeout=self.settings.budget if budget is None else budget)
+        if not done:
+            future.cancel()
         return self._ends(future.result() if done else None)
 
     def _settled(self) -> Future[bool]:

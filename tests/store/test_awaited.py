@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 
 from kvpolicy.request import Owner
@@ -84,6 +85,30 @@ def test_a_hung_server_does_not_hold_up_the_loop(own_server: Server, open_store:
     assert taken == 200
     assert store.status().counters["late"] == 1
     until(lambda: store.spend("t", "w", 1, 5000, 60).shared)
+
+
+def test_answers_that_come_too_late_are_nobodys(own_server: Server, open_store: Open) -> None:
+    store = open_store(own_server.url, budget=0.02, timeout=0.2)
+    reported: list[object] = []
+
+    async def scene() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        awaited = AwaitedStore(store)
+        own_server.hang()
+        store.append(Record("event", Owner("t", "s"), {"number": 1}))
+        await asyncio.gather(awaited.settle(), *(awaited.pin("t", f"s{number}", "w0", 60) for number in range(20)))
+        while store.status().mode == "shared":  # now all those questions fail
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        gc.collect()
+
+    try:
+        asyncio.run(scene())
+    finally:
+        own_server.go_on()
+    gc.collect()
+    assert reported == []
+    assert store.status().counters["late"] >= 1
 
 
 def test_a_caller_that_is_cancelled_leaves_nothing_behind(own_server: Server, open_store: Open) -> None:
