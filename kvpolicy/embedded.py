@@ -216,10 +216,11 @@ class Engine:
         """One run of a workflow, as a context: `with engine.run(workflow=graph, session="s1") as run`.
 
         workflow: a networkx graph, a dictionary (nodes, edges, joins, loops), a Graph, or None. Raises InputFault for
-        anything else. The run's steps and tools are contexts of their own, see `Run`.
+        anything else, and for a graph with a loop without an exit. The run's steps and tools are contexts of their own,
+        see `Run`.
         """
         if workflow is not None:
-            graph = Graph.build(workflow)
+            graph = Graph.sound(workflow)
             with self._lock:
                 self.steering.describe(graph)
         owner = Owner(tenant=tenant, session=session, run=run, agent=agent)

@@ -63,7 +63,7 @@ def run_state(
 def _graph(workflows: Sequence[Workflow], request: Request, stated: Mapping[str, object] | None) -> Graph | None:
     """The stated workflow; else the policy's own: the one the request names, or its only one."""
     if stated is not None:
-        return Graph.build(stated)
+        return Graph.sound(stated)
     name = request.attributes.get("workflow")
     named = [w for w in workflows if w.name == name] or (list(workflows) if len(workflows) == 1 else [])
     return Graph.build(named[0]) if named else None

@@ -14,7 +14,7 @@ FADES_AT = 4096  # visits of an edge; then all counts of the tenant are halved, 
 
 
 class EdgeHistory:
-    """Counts by edge number, for the graph in force."""
+    """Counts by edge number, for one graph."""
 
     def __init__(self) -> None:
         self._taken: dict[str | None, list[int]] = {}
@@ -39,7 +39,3 @@ class EdgeHistory:
         self._taken[tenant] = known
         if len(self._taken) > _MOST_TENANTS:
             del self._taken[next(iter(self._taken))]
-
-    def reset(self) -> None:
-        """Another workflow is in force."""
-        self._taken = {}

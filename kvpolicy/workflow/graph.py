@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kvpolicy.faults import Diagnostic, Place
+from kvpolicy.faults import ERROR, Diagnostic, InputFault, Place
 from kvpolicy.workflow.graph_edge import AGENT, AND, BARRIER, OR, TOOL, GraphEdge
 from kvpolicy.workflow.graph_ways import Ways
 
@@ -82,6 +82,20 @@ class Graph:
         from kvpolicy.workflow.graph_read import read_graph  # it imports this module
 
         return read_graph(source, name)
+
+    @classmethod
+    def sound(cls, source: object, name: str = "workflow") -> Graph:
+        """As `build`, of a graph that a caller brings: raises InputFault for one with errors too, such as a loop
+        without an exit, naming its nodes."""
+        graph = cls.build(source, name)
+        wrong = [each for each in graph.check() if each.severity == ERROR]
+        if wrong:
+            raise InputFault("; ".join(f"{each.message} ({each.fix})" if each.fix else each.message for each in wrong))
+        return graph
+
+    def shape(self) -> tuple[object, ...]:
+        """What makes two graphs the same, whatever they are called."""
+        return tuple(self.nodes.items()), self.edges, tuple(sorted(self.joins.items()))
 
     def check(self) -> tuple[Diagnostic, ...]:
         """Everything wrong with the graph; errors and notices, see `graph_check`."""

@@ -22,27 +22,32 @@ SILENT_S = 3600.0  # a run of which nothing was heard for so long says nothing a
 
 _Key = tuple[str | None, str | None]
 _MOST_RUNS, _MOST_MARKS = 100_000, 20_000_000  # marks: nodes and edges of all runs' graphs
+_MOST_GRAPHS = 256
 _TOLD = ("step_start", "step_end", "barrier", "branch_pruned", "branch_start", "resume")
 _ABOUT_BRANCHES = ("branch_start", "resume")  # they matter for a branch that was given up
 
 
 class Runs:
-    """All runs; `graph` None: only the times of steps are known. `history`: how often edges were taken."""
+    """All runs; `graph` None: only the times of steps are known."""
 
     def __init__(self, graph: Graph | None) -> None:
         self.graph = graph
         self.fresh = Standing(graph)  # where every run begins
-        self.history = EdgeHistory()
+        self._known: dict[object, Graph] = {}  # by shape; the longest undescribed first
+        self._histories: dict[Graph | None, EdgeHistory] = {}
+        if graph is not None:
+            self._know(graph)
         self._runs: dict[_Key, Run] = {}  # the longest unheard-of first
         self._silent: dict[_Key, Run] = {}
         self._most = _most_runs(graph)
 
     def describe(self, graph: Graph) -> None:
-        """The workflow of the runs that begin from now on; those that run keep theirs."""
+        """The workflow of the runs that begin from now on; those that run keep theirs. The same graph described once
+        more is the same workflow, whose earlier runs count."""
+        graph = self._know(graph)
         if graph is not self.graph:
             self.graph = graph
             self.fresh = Standing(graph)
-            self.history.reset()
             self._most = _most_runs(graph)
 
     # --- what happens -------------------------------------------------------------------------------------
@@ -154,8 +159,8 @@ class Runs:
         index = None if position is None or node is None else position.graph.find(node)
         if position is None or index is None:
             return None
-        taken = self.history.taken(owner.tenant) if position.graph is self.graph else ()
-        return visit_probability(position, index, taken)
+        history = self._histories.get(position.graph)
+        return visit_probability(position, index, () if history is None else history.taken(owner.tenant))
 
     def fan_out(self, owner: Owner, node: str | None) -> int | None:
         """How many instances of `node` the graph or the run tells of."""
@@ -183,8 +188,19 @@ class Runs:
             yield key, run
 
     def _count(self, key: _Key, run: Run) -> None:
-        if run.graph is self.graph:
-            self.history.add(key[0], run)
+        history = self._histories.get(run.graph)
+        if history is not None:
+            history.add(key[0], run)
+
+    def _know(self, graph: Graph) -> Graph:
+        """The graph that was described first of those that are the same."""
+        shape = graph.shape()
+        known = self._known.pop(shape, graph)
+        self._known[shape] = known
+        self._histories.setdefault(known, EdgeHistory())
+        if len(self._known) > _MOST_GRAPHS:
+            del self._histories[self._known.pop(next(iter(self._known)))]
+        return known
 
     def _counts(self, attributes: Mapping[str, object]) -> dict[str, int]:
         """Counts of fan-outs that the event tells, by the name after `*`."""

@@ -127,6 +127,21 @@ def test_what_runs_did_counts_for_the_next() -> None:
     assert state.read("reuse_probability", None, other) == 0.5  # another tenant's runs say nothing
 
 
+def test_the_same_graph_described_again_is_the_same_workflow() -> None:
+    """Whoever passes a graph with every run makes it anew each time."""
+    state = RunState()
+    document = {"nodes": ["plan", "writer", "editor"], "edges": [["plan", "writer"], ["plan", "editor"]]}
+    for number in range(12):
+        state.runs.describe(Graph.build(document, f"call {number}"))
+        step(state, f"r{number}", "plan", 10.0 * number + 1)
+        step(state, f"r{number}", "writer", 10.0 * number + 3)
+        state.observe(Event(10.0 * number + 5, "workflow_end", {"tenant": "t", "run": f"r{number}"}))
+        if number == 5:  # another one in between
+            state.runs.describe(Graph.build({"nodes": ["other"]}))
+    state.observe(Event(500.0, "step_start", {**WHOSE, "node": "plan"}))
+    assert ask(state, "writer") == pytest.approx((4 * 0.5 + 12) / (4 + 12))
+
+
 def test_within_a_time_by_how_long_steps_take() -> None:
     state = RunState(graph=Graph.build({"nodes": ["plan", "writer"], "edges": [["plan", "writer"]]}))
     assert ask(state, "writer") == 1.0

@@ -124,6 +124,17 @@ def test_a_loop_without_an_exit(edges: list, loops: list, named: tuple[str, ...]
     assert " -> ".join((*named, named[0])) in fault.message
 
 
+def test_what_a_caller_brings_is_refused_by_the_names_of_its_nodes() -> None:
+    loop = {"nodes": ["s", "a", "b"], "edges": [["s", "a"], ["a", "b"], ["b", "a"]]}
+    with pytest.raises(InputFault, match=r"the loop a -> b -> a .* has no way out \(add an edge out of it"):
+        Graph.sound(loop)
+    with pytest.raises(InputFault, match="'ghost' is no node"):
+        Graph.sound({"nodes": ["a"], "edges": [["a", "ghost"]]})
+    with pytest.raises(InputFault, match="stands twice"):
+        Graph.sound({"nodes": ["a", "a"]})
+    assert Graph.sound({"nodes": ["a", "b", "lost"], "edges": [["a", "b"]]}).names == ("a", "b", "lost")  # a notice
+
+
 def test_case_c29() -> None:
     """The plan-act-check loop, literally; 4 rounds take the closing edge 3 times."""
     graph = Graph.build(
