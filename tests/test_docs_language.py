@@ -98,6 +98,42 @@ def test_every_value_that_is_a_word_is_on_the_page() -> None:
     assert set(words.FUNCTION_MEANINGS) == set(words.FUNCTIONS)
 
 
+def test_every_word_of_the_language_is_on_the_page() -> None:
+    """Each is shown as code, whether in a table or in an example."""
+    page = PAGE.read_text(encoding="utf-8")
+    shown = " ".join((*re.findall(r"`([^`\n]+)`", page), *re.findall(r"```kvp\n(.*?)```", page, re.DOTALL)))
+    known = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", shown))
+    workflows = (PAGE.parent / "workflows.md").read_text(encoding="utf-8")
+    known |= set(re.findall(r"[a-z]+", workflows)) & set(words.WORKFLOW_WORDS)  # a graph has a page of its own
+    tables = (
+        words.SPAN_KINDS,
+        words.ATTRIBUTES,
+        words.STATUSES,
+        words.PROPERTIES,
+        words.RETENTIONS,
+        words.LIFETIMES,
+        words.PLACES,
+        words.SHARES,
+        words.TIERS,
+        words.TIER_ALIASES,
+        words.DURATION_UNITS,
+        words.TOKEN_UNITS,
+        words.BYTE_UNITS,
+        words.EVENTS,
+        words.PHASES,
+        words.FUNCTIONS,
+        words.STATEMENT_WORDS,
+        words.CLAUSE_WORDS,
+        words.VALUE_WORDS,
+        words.TEST_WORDS,
+        words.WORKFLOW_WORDS,
+        words.RESERVED,
+        ("language", words.ANY_KIND, "never", "nothing"),
+        (part for name in words.SERIES for part in name.split(".")),
+    )
+    assert not {word for table in tables for word in table} - known
+
+
 @pytest.mark.parametrize("code", sorted(path.stem for path in (PAGE.parent / "codes").glob("KVP*.md")))
 def test_every_page_of_a_code_is_reached_by_a_code_that_exists(code: str) -> None:
     assert code in codes.CODES

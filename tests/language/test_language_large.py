@@ -1,4 +1,4 @@
-"""Texts that are deep, long or full of huge numbers: told or read within the time of an ordinary file, never a crash."""
+"""Texts that are deep, long or full of huge numbers: told or read in the time of an ordinary file, never a crash."""
 
 from __future__ import annotations
 
