@@ -75,6 +75,13 @@ class AnswerReader:
                 self._dialect
             ](body)
 
+    def forget(self) -> None:
+        """Keep counts, and nothing of what was said."""
+        self.text, self.reasoning, self.blocks, self.items = [], [], {}, []
+        self._pending = bytearray()
+        for call in self.calls.values():
+            call["arguments"] = ""
+
     # --- one event or body of each dialect ------------------------------------------------------------------------
 
     def _event(self, data: bytes) -> None:

@@ -11,10 +11,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from fastapi import FastAPI, Response
+import orjson
+from fastapi import APIRouter, FastAPI, Request, Response
 
 from kvpolicy import __version__
+from kvpolicy.faults import InputFault
 from kvpolicy.service.config import Config
+from kvpolicy.service.edge import Refusal
 from kvpolicy.service.exchange import Stage
 from kvpolicy.service.proxy import Proxy
 from kvpolicy.service.tenants import Tenants
@@ -45,6 +48,8 @@ def make_gateway(
         await drain(gateway)
 
     app = FastAPI(title="kvpolicy", version=__version__, lifespan=lifespan)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(InputFault, _refused)
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -58,8 +63,23 @@ def make_gateway(
             return Response("draining\n", 503, media_type="text/plain")
         return Response("ok\n", media_type="text/plain")
 
-    app.mount("/", gateway.proxy)
     return app, gateway
+
+
+def mount(app: FastAPI, gateway: Gateway, *routers: APIRouter) -> None:
+    """Our own routes first; every other path is the proxy's."""
+    for router in routers:
+        app.include_router(router)
+    app.mount("/", gateway.proxy)
+
+
+async def _refused(_: Request, fault: Exception) -> Response:
+    """A fault of what was asked, in words."""
+    status = fault.status if isinstance(fault, Refusal) else 400
+    kind = fault.kind if isinstance(fault, Refusal) else "invalid_request_error"
+    headers = fault.headers if isinstance(fault, Refusal) else {}
+    error = {"type": kind, "message": str(fault), "param": None, "code": None}
+    return Response(orjson.dumps({"error": error}), status, headers, "application/json")
 
 
 async def drain(gateway: Gateway) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kvpolicy.adapter import READY, Adapter
@@ -28,6 +29,7 @@ from kvpolicy.service.meaning.identity import identified
 from kvpolicy.service.meaning.offsets import Offsets, Places
 from kvpolicy.service.meaning.sessions import Sessions
 from kvpolicy.service.meaning.spans import located
+from kvpolicy.service.metrics import Metrics
 from kvpolicy.service.policies import ENFORCE, OFF, Policies
 from kvpolicy.service.seen import Seen
 from kvpolicy.steering.requests import RESUMES
@@ -63,6 +65,7 @@ class Decisions:
         self.sessions = Sessions()
         self.offsets = Offsets()
         self.counts: Counter[str] = Counter()
+        self.metrics: Metrics | None = None
 
     # --- a request comes ------------------------------------------------------------------------------------------
 
@@ -217,14 +220,24 @@ class Decisions:
         if seen is None or seen.request is None:
             return
         now = self.clock()
+        try:
+            self._left(exchange, seen, how, now)
+        finally:
+            seen.conversation = replace(seen.conversation, messages=None, tools=None, prompt=None)  # no prompt is kept
+            if seen.reader is not None:
+                seen.reader.forget()
+
+    def _left(self, exchange: Exchange, seen: Seen, how: str, now: float) -> None:
+        assert seen.request is not None
         reader, chain, owner = seen.reader, seen.arrived.chain, seen.arrived.owner
         if how != DONE or reader is None:
             changed = self.state.cancel(exchange.id, now)
             self.holding.replan((*changed, owner), now)
             return
         reader.end()
-        self.counts["cached_tokens"] += reader.cached or 0
-        self.counts["prompt_tokens"] += reader.prompt or 0
+        if self.metrics is not None and reader.prompt is not None:
+            model = seen.conversation.model
+            self.metrics.count_tokens(owner.tenant, model, reader.cached or 0, reader.prompt, reader.output or 0)
         calls = {row["id"]: row["name"] for row in reader.calls.values() if row["id"]}
         self.sessions.answered(owner.tenant, chain, following(seen.conversation, reader, self.secret), calls, now)
         if reader.prompt is not None and seen.request.tokens not in (0, reader.prompt):

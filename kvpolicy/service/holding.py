@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from math import inf
@@ -48,12 +48,22 @@ class Holding:
     def __init__(self, state: RunState, adapter: Adapter, send: Send) -> None:
         self._state, self._adapter, self._send = state, adapter, send
         self._owners: OrderedDict[Owner, OrderedDict[int, Held]] = OrderedDict()
+        self._by_id: dict[str, Held] = {}
         self._due: list[tuple[float, int, Held]] = []
         self._numbers = count()
         self.counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._owners)
+
+    def all(self) -> Iterator[tuple[Owner, tuple[Held, ...]]]:
+        """Every owner with its plans, the latest heard of last."""
+        for owner, chains in list(self._owners.items()):
+            yield owner, tuple(chains.values())
+
+    def find(self, request_id: str) -> Held | None:
+        """The plan of a request, while it is its chain's newest."""
+        return self._by_id.get(request_id)
 
     def hold(self, exchange: Exchange, seen: Seen, now: float) -> None:
         """A plan went out with its request, or is about to follow it."""
@@ -62,12 +72,17 @@ class Holding:
         chains = self._owners.setdefault(seen.arrived.owner, OrderedDict())
         self._owners.move_to_end(seen.arrived.owner)
         held = Held(exchange, seen, seen.request, self._payload(seen.plan, seen.request))
-        chains[id(seen.arrived.chain)] = held
-        chains.move_to_end(id(seen.arrived.chain))
+        key = id(seen.arrived.chain)
+        before = chains.pop(key, None)
+        gone = [] if before is None else [before]
+        chains[key] = held
         while len(chains) > MOST_CHAINS:
-            chains.popitem(last=False)
+            gone.append(chains.popitem(last=False)[1])
         while len(self._owners) > MOST_OWNERS:
-            self._owners.popitem(last=False)
+            gone += self._owners.popitem(last=False)[1].values()
+        for each in gone:
+            self._by_id.pop(each.exchange.id, None)
+        self._by_id[exchange.id] = held
         self._time(held, seen.plan)
 
     def follow(self, exchange: Exchange, seen: Seen, now: float) -> None:

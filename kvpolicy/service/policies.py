@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from typing import Protocol
 
+from kvpolicy.faults import InputFault
 from kvpolicy.policy.checked import open_policy
 from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Owner
 from kvpolicy.service.config import Mode, PolicySection
 from kvpolicy.service.tenants import Tenant
 
+MOST_VERSIONS = 32
 OFF: Mode = "off"
 SHADOW: Mode = "shadow"
 ENFORCE: Mode = "enforce"
@@ -67,6 +69,18 @@ class Policies:
         """The version of a policy that new requests are planned by."""
         return self._versions[name][-1]
 
+    def versions(self, name: str) -> tuple[Version, ...]:
+        """All that are remembered, the one in force last."""
+        return tuple(self._versions[name])
+
+    def roll_back(self, name: str, number: object) -> Version:
+        """Bring an earlier version into force again, as a new one. Raises InputFault for one that is not there."""
+        known = [version for version in self._versions[name] if version.number == number]
+        if not known:
+            numbers = ", ".join(str(version.number) for version in self._versions[name])
+            raise InputFault(f"rollback: {name} has the versions {numbers}, not {number!r}")
+        return self.put(name, known[0].policy)
+
     def put(self, name: str, policy: Policy) -> Version:
         """Bring a policy into force under a name. The same text again is the same version."""
         digest = digest_of(policy)
@@ -76,6 +90,7 @@ class Policies:
         made = Version(name, versions[-1].number + 1 if versions else 1, digest, policy)
         self._came(policy)
         versions.append(made)
+        del versions[:-MOST_VERSIONS]
         return made
 
     def choose(self, tenant: Tenant, model: str | None, owner: Owner, wish: str | None, mode: str | None) -> InForce:

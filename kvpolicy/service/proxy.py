@@ -132,6 +132,8 @@ class Proxy:
                 stage.leave(exchange, how)  # type: ignore[arg-type]
             except Exception:
                 self.counts["stage_faults"] += 1
+        if exchange is not None:  # whoever keeps the exchange keeps no prompt
+            exchange.body, exchange.sent, exchange.headers = {}, {}, {}
 
     # --- there and back -------------------------------------------------------------------------------------------
 

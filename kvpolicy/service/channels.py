@@ -1,0 +1,81 @@
+"""The engines' control channels, as the gateway talks through them: found by entry point, never waited for.
+
+`holding` sends through it; what an engine answers is counted by its status. An engine without a channel is told nothing
+between requests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+from kvpolicy.faults import InputFault
+from kvpolicy.service.config import Upstream
+
+GROUP = "kvpolicy.channels"
+
+
+class Channel(Protocol):
+    """One engine's."""
+
+    def send(self, message: dict[str, Any]) -> int:
+        """Queue a message. Never waits."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class Channels:
+    """By the address of the upstream. counts: sent, faults, and answers by status."""
+
+    def __init__(self, upstreams: Sequence[Upstream], engine: str) -> None:
+        self.counts: Counter[str] = Counter()
+        self._channels: dict[str, Channel] = {}
+        wanted = [each for each in upstreams if each.channel is not None]
+        if not wanted:
+            return
+        found = next((point for point in entry_points(group=GROUP) if point.name == engine), None)
+        if found is None:
+            raise InputFault(f"no control channel for engine '{engine}' is installed")
+        make = found.load()
+        for each in wanted:
+            token = None
+            if each.channel_token_file is not None:
+                try:
+                    token = Path(each.channel_token_file).read_text(encoding="utf-8").strip()
+                except OSError as fault:
+                    raise InputFault(f"channel_token_file: {each.channel_token_file}: {fault.strerror}") from None
+            self._channels[each.url] = make(each.channel, token=token, on_answer=self._answered)
+
+    def send(self, url: str, message: Mapping[str, Any]) -> None:
+        """A message to the engine at an address."""
+        channel = self._channels.get(url)
+        if channel is None:
+            self.counts["no_channel"] += 1
+            return
+        try:
+            channel.send(dict(message))
+            self.counts["sent"] += 1
+        except InputFault:
+            self.counts["faults"] += 1
+
+    def release_all(self) -> int:
+        """Take back all protection everywhere. Returns how many engines were told."""
+        for url in self._channels:
+            self.send(url, {"do": "release_all"})
+        return len(self._channels)
+
+    def close(self) -> None:
+        """End all of them."""
+        for channel in self._channels.values():
+            with suppress(Exception):
+                channel.close()
+
+    def _answered(self, row: Mapping[str, Any]) -> None:
+        self.counts[f"answer_{row.get('status', 'unknown')}"] += 1

@@ -1,0 +1,157 @@
+"""The prefix doctor: where a session's prompt stops being the one before, and which part of it does that.
+
+A stage that compares the digests of a chain's units from turn to turn, and keyed fingerprints of its head: no text is
+kept. The text around the place is shown only in the answer to its own tenant, from its own request, where that asks for
+it (`x-kvp-doctor: show`). It never edits a prompt.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.meaning.dialects import Conversation, Unit
+from kvpolicy.service.seen import Seen
+
+VOLATILE, TOOL_ORDER, DIVERGED = "VOLATILE_PREFIX", "TOOL_ORDER_CHANGED", "HISTORY_DIVERGED"
+MOST_CHAINS = 10_000
+AROUND = 24  # characters each side that a tenant may ask for
+PIECE = 8
+MOST_TEXT = 16_384
+HEAD = ("system", "tools")
+ASKED = "x-kvp-doctor"
+
+
+@dataclass(slots=True)
+class _Last:
+    """A chain's newest prompt: its units' digests with their kinds, its tools, and its head's fingerprint."""
+
+    units: tuple[Unit, ...]
+    tools: tuple[bytes, ...]
+    head: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Keyed hashes of a text's pieces of PIECE characters, counted from its beginning and from its end."""
+
+    forth: array[int]
+    back: array[int]
+
+    @classmethod
+    def of(cls, text: str, secret: bytes) -> Fingerprint:
+        """Of a text, its first `MOST_TEXT` characters."""
+        text = text[:MOST_TEXT]
+        return cls(_pieces(text, secret), _pieces(text[::-1], secret))
+
+    def first_difference(self, other: Fingerprint) -> int:
+        """In pieces from the beginning."""
+        return _common(self.forth, other.forth)
+
+    def alike(self, other: Fingerprint) -> bool:
+        """Whether two heads are one prompt with a change in it, rather than two prompts."""
+        if not self.forth or not other.forth:
+            return True
+        same = _common(self.forth, other.forth) + _common(self.back, other.back)
+        return same * 2 >= max(len(self.forth), len(other.forth))
+
+
+class Doctor:
+    """Notices by code in `counts`; the newest of each exchange in its notes."""
+
+    name = "doctor"
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret[:32]
+        self.counts: Counter[str] = Counter()
+        self._last: OrderedDict[tuple[Any, ...], _Last] = OrderedDict()
+
+    async def enter(self, exchange: Exchange) -> None:
+        """Compare it with its session's last prompt."""
+        seen: Seen | None = exchange.notes.get("decisions")
+        if seen is None:
+            return
+        conversation = seen.conversation
+        owner = seen.arrived.owner
+        key = (owner.tenant, owner.session, owner.agent, owner.branch, conversation.model)
+        text = _head_text(exchange, conversation)
+        new = _Last(conversation.units, conversation.tool_digests, Fingerprint.of(text, self._secret))
+        last = self._last.get(key)
+        self._last[key] = new
+        self._last.move_to_end(key)
+        while len(self._last) > MOST_CHAINS:
+            self._last.popitem(last=False)
+        if last is None:
+            return
+        found = compare(last.units, last.tools, new.units, new.tools)
+        if found is None:
+            return
+        code, unit = found
+        if code == VOLATILE and not last.head.alike(new.head):
+            return  # another prompt altogether: a side request
+        self.counts[code] += 1
+        told = {
+            "code": code,
+            "kind": None if unit is None else unit.kind,
+            "message": None if unit is None else unit.index,
+        }
+        exchange.notes[self.name] = told
+        listed = exchange.answer_headers.get("x-kvp-warn")
+        exchange.answer_headers["x-kvp-warn"] = code if not listed else f"{listed}, {code}"
+        if code == VOLATILE and exchange.headers.get(ASKED) == "show":
+            exchange.answer_headers[ASKED] = _shown(text, last.head.first_difference(new.head) * PIECE)
+
+    def chunk(self, exchange: Exchange, data: bytes) -> None:
+        """Answers are of no interest here."""
+
+    def leave(self, exchange: Exchange, how: str) -> None:
+        """Nor is how they end."""
+
+
+def compare(
+    old: tuple[Unit, ...], old_tools: tuple[bytes, ...], new: tuple[Unit, ...], new_tools: tuple[bytes, ...]
+) -> tuple[str, Unit | None] | None:
+    """The code and the first unit that differs; None where the new prompt goes through the old one, as it should."""
+    for before, after in zip(old, new, strict=False):
+        if before.digest == after.digest:
+            continue
+        if after.kind == "tools" and old_tools != new_tools and sorted(old_tools) == sorted(new_tools):
+            return TOOL_ORDER, after
+        if after.kind in HEAD and before.kind == after.kind:
+            return VOLATILE, after
+        return DIVERGED, after
+    return None if len(new) >= len(old) else (DIVERGED, None)
+
+
+def _head_text(exchange: Exchange, conversation: Conversation) -> str:
+    """The text of the system prompt, as far as it is one."""
+    system = exchange.body.get("system") or exchange.body.get("instructions")
+    if isinstance(system, str):
+        return system
+    for message in conversation.messages or ():
+        if message.get("role") in ("system", "developer") and isinstance(message.get("content"), str):
+            return str(message["content"])
+    return ""
+
+
+def _pieces(text: str, secret: bytes) -> array[int]:
+    raw = (text[at : at + PIECE].encode("utf-8", "surrogatepass") for at in range(0, len(text), PIECE))
+    return array("I", (int.from_bytes(blake2b(part, digest_size=4, key=secret).digest(), "big") for part in raw))
+
+
+def _common(ours: array[int], theirs: array[int]) -> int:
+    for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if one != other:
+            return place
+    return min(len(ours), len(theirs))
+
+
+def _shown(text: str, at: int) -> str:
+    """The place in characters (to a piece), and the text around it, as a header can carry it."""
+    around = text[max(0, at - AROUND) : at + PIECE + AROUND]
+    safe = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in around)
+    return f'at={at}, text="{safe}"'
