@@ -321,6 +321,22 @@ def test_connections_that_break_all_the_time_lose_and_double_nothing(own_server:
     until(lambda: theirs.extend(numbers(reader)) or len(theirs) >= 1501)
     assert sorted(theirs) == list(range(1501))  # type: ignore[type-var]
     assert count(writer, "opened") > 0
+    assert _length(own_server, writer) == 1501  # what was sent twice is there once
+
+
+def _length(server: Server, store: RedisStore) -> int:
+    prefix = store.settings.prefix
+    with contextlib.closing(server.client()) as client:
+        return int(client.xlen(f"{prefix}:{{{prefix}.e0}}:records"))  # type: ignore[arg-type]
+
+
+def test_what_two_replicas_tell_is_there_once(own_server: Server, open_store: Open) -> None:
+    one, two = open_store(own_server.url, poll=30.0), open_store(own_server.url, poll=30.0)
+    for store in (one, two):  # neither has heard of the other's when it tells its own
+        store.append(record(1, key="same"))
+        assert store.settle()
+        assert numbers(store) == [1]
+    assert _length(own_server, one) == 1
 
 
 def test_a_replica_that_was_away_catches_up_or_is_told(own_server: Server, open_store: Open) -> None:
