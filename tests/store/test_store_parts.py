@@ -248,6 +248,13 @@ def test_what_was_delivered_early_does_not_come_again() -> None:
     assert taken(feed) == [7]
 
 
+def test_nor_after_a_long_time_without_a_server() -> None:
+    feed = feed_with(1, wait=False)
+    assert taken(feed) == [1]
+    feed.arrived(back(1), 90_000.0)  # by then keys in general are forgotten
+    assert taken(feed) == []
+
+
 def test_records_are_sent_again_in_their_order() -> None:
     feed = feed_with(1, 2, 3)
     sent = feed.outgoing(2)
