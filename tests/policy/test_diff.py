@@ -16,8 +16,9 @@ from kvpolicy.faults import ERROR
 from kvpolicy.policy.analysis import analyse
 from kvpolicy.policy.code import code
 from kvpolicy.policy.compile import compile
+from kvpolicy.policy.diff.cells import Between, sample
 from kvpolicy.policy.diff.diff import Difference, difference
-from kvpolicy.policy.diff.space import ATTRIBUTE, INTERVAL, KIND, OPEN, QUANTITY, Between, Box, Space, sample
+from kvpolicy.policy.diff.space import ATTRIBUTE, INTERVAL, KIND, OPEN, QUANTITY, Box, Space
 from kvpolicy.policy.model import IntervalPattern, Opening, Subject
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.show import value_text
@@ -175,7 +176,7 @@ def inside(space: Space, box: Box) -> tuple[Subject, Tried]:
             if box[at] == OPEN:
                 state.open[dimension.name] = True
         elif dimension.kind == QUANTITY:
-            state.answers[read_of(dimension.name).function] = float(sample(cell))
+            state.answers[read_of(dimension.name).function] = None if cell is None else float(sample(cell))
     return Subject(kind, attributes, subject.owner), state
 
 

@@ -22,7 +22,7 @@ from kvpolicy.policy.diff.space import (
     comparison,
     positive,
 )
-from kvpolicy.policy.matching import Matcher
+from kvpolicy.policy.matching import Matcher, holds
 from kvpolicy.policy.terms import Apply, Constant, Term
 
 
@@ -89,11 +89,15 @@ def _guard(term: Term, space: Space) -> Formula:
         return All(of) if term.operator == "and" else Any(of)
     quantity = comparison(term)
     if quantity is not None:
-        at = space.at(QUANTITY, quantity[0])
-        return Lit(at, space.dimensions[at].where(quantity[1], (quantity[2],)))
-    asked, holds = positive(term)
+        at = space.at(QUANTITY, quantity.quantity)
+        dimension = space.dimensions[at]
+        cells = dimension.where(quantity.operator, (quantity.number,))
+        if dimension.cells[0] is None and holds(quantity.fallback, quantity.operator, (quantity.number,)):
+            cells |= 1  # while there is no data
+        return Lit(at, cells)
+    asked, plain = positive(term)
     at = space.at(TRUTH, asked)
-    return Lit(at, OPEN if holds else space.dimensions[at].all & ~OPEN)
+    return Lit(at, OPEN if plain else space.dimensions[at].all & ~OPEN)
 
 
 def within(formula: Formula, box: Box) -> bool | Formula:

@@ -21,7 +21,7 @@ from kvpolicy.policy.limits import bound_property
 from kvpolicy.policy.order import Order
 from kvpolicy.policy.policy import Policy
 
-_MOST_CUTS = 50_000  # of one property: beyond, the rest is told as not compared
+_MOST_CUTS = 20_000  # of one property: beyond, the rest is told as not compared
 _FEW = 60  # so many rules are compared in their precedence, pair by pair
 
 

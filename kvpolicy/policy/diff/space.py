@@ -9,36 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from math import ceil, floor, inf
 
 from kvpolicy import words
 from kvpolicy.policy.compiled import Clamp, Rule
+from kvpolicy.policy.diff.cells import attribute_cells, quantity_cells, sample
 from kvpolicy.policy.matching import holds
 from kvpolicy.policy.order import interval_implies, phases_exclude
 from kvpolicy.policy.terms import MIRRORED, Apply, Constant, Read, Term, parts
 
 KIND, ATTRIBUTE, INTERVAL, QUANTITY, TRUTH = "kind", "attribute", "interval", "quantity", "truth"
 CLOSED, OPEN = 1, 2  # the cells of an interval, and of a truth: no, yes
-_WHOLE = frozenset({"int", "tokens"})
 
 Key = tuple[str, object]
 Box = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
-    """The numbers strictly between two; `sample` is one of them."""
-
-    low: float
-    high: float
-    sample: float
-
-
-@dataclass(frozen=True, slots=True)
 class Dimension:
     """cells: values of which each stands for itself, a `Between`, OTHER for every string that is not named, or None for
-    an attribute that the span does not have."""
+    an attribute that the span does not have, a quantity without data."""
 
     kind: str
     name: object  # an attribute, (start, until) of an interval, or a term
@@ -54,18 +43,6 @@ class Dimension:
         return sum(1 << i for i, cell in enumerate(self.cells) if holds(sample(cell), operator, values))
 
 
-class _Other(str):
-    """Any string that no rule names."""
-
-
-OTHER = _Other("other")
-
-
-def sample(cell: object) -> object:
-    """A value of a cell."""
-    return cell.sample if isinstance(cell, Between) else cell
-
-
 class Space:
     """The dimensions of two policies' rules and limits, by key and in a row."""
 
@@ -76,7 +53,7 @@ class Space:
         self._add(KIND, None, tuple(words.SPAN_KINDS))
         speaking: tuple[Rule | Clamp, ...] = (*rules, *clamps)
         for name, values in sorted(_named(speaking).items()):
-            self._add(ATTRIBUTE, name, _cells(words.ATTRIBUTES.get(name, "string"), values))
+            self._add(ATTRIBUTE, name, attribute_cells(words.ATTRIBUTES.get(name, "string"), values))
         for rule in rules:
             if rule.interval is not None:
                 self._add(INTERVAL, (rule.interval.start, rule.interval.until), (False, True))
@@ -88,9 +65,9 @@ class Space:
                 if quantity is None:
                     truths[positive(atom)[0]] = None
                 else:
-                    compared.setdefault(quantity[0], set()).add(quantity[2])
+                    compared.setdefault(quantity.quantity, set()).add(quantity.number)
         for term, values in compared.items():
-            self._add(QUANTITY, term, _quantities(term, values))
+            self._add(QUANTITY, term, quantity_cells(term, values))
         for term in truths:
             self._add(TRUTH, term, (False, True))
         self.implied = self._implied(rules)
@@ -151,18 +128,38 @@ class Space:
 # --- what is compared in guards -------------------------------------------------------------------------
 
 
-def comparison(term: Term) -> tuple[Term, str, float] | None:
-    """`idle() > 1min` as the quantity, the operator and the number; None where no number is compared with."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`p95(tool.duration) else 5s > 20s`: a quantity, an operator, a number, and what counts while there is no data."""
+
+    quantity: Term
+    operator: str
+    number: float
+    fallback: float | None = None
+
+
+def comparison(term: Term) -> Comparison | None:
+    """A comparison of a quantity with a number; None for what is none. Of `READ else NUMBER` the quantity is what is
+    read, so that two of them with other numbers are about one thing."""
     if not isinstance(term, Apply) or term.operator not in MIRRORED:
         return None
     left, right = term.operands
     operator = term.operator
     if isinstance(left, Constant):
         left, right, operator = right, left, MIRRORED[operator]
-    if isinstance(left, Constant) or not isinstance(right, Constant):
+    number = _number(right)
+    if number is None or isinstance(left, Constant):
         return None
-    value = right.value
-    return None if isinstance(value, bool | str) else (left, operator, value)
+    if isinstance(left, Apply) and left.operator == "else" and isinstance(left.operands[0], Read):
+        fallback = _number(left.operands[1])
+        if fallback is not None:
+            return Comparison(left.operands[0], operator, number, fallback)
+    return Comparison(left, operator, number)
+
+
+def _number(term: Term) -> float | None:
+    value = term.value if isinstance(term, Constant) else None
+    return None if isinstance(value, bool | str) else value
 
 
 def positive(term: Term) -> tuple[Term, bool]:
@@ -180,9 +177,6 @@ def _atoms(term: Term) -> Iterable[Term]:
         yield term
 
 
-# --- cells ----------------------------------------------------------------------------------------------
-
-
 def _named(speaking: Iterable[Rule | Clamp]) -> dict[str, set[object]]:
     found: dict[str, set[object]] = {}
     for one in speaking:
@@ -190,57 +184,3 @@ def _named(speaking: Iterable[Rule | Clamp]) -> dict[str, set[object]]:
             for attribute, _, values in match.conditions:
                 found.setdefault(attribute, set()).update(values)
     return found
-
-
-def _cells(kind: str, values: set[object]) -> tuple[object, ...]:
-    if kind == "bool":
-        return (None, True, False)
-    if kind == "status":
-        return (None, *words.STATUSES)
-    if kind == "string":
-        other = OTHER
-        while other in values:
-            other = _Other(f"{other}_")
-        return (None, *sorted(map(str, values)), other)
-    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    return (None, *_line(numbers, 0.0 if kind in _WHOLE else -inf, inf, whole=kind in _WHOLE))
-
-
-def _quantities(term: Term, values: set[object]) -> tuple[object, ...]:
-    read, other = term, None
-    if isinstance(term, Apply) and term.operator == "else":
-        read, other = term.operands
-    numbers = [v for v in values if isinstance(v, int | float)]
-    gives = words.FUNCTIONS[read.function][1] if isinstance(read, Read) else ""
-    known = other is None or isinstance(other, Constant) and isinstance(other.value, int | float) and other.value >= 0
-    if not gives or not known:
-        return _line(numbers, -inf, inf, whole=False)
-    whole = gives == "int" and (other is None or isinstance(other, Constant) and float(other.value).is_integer())
-    return _line(numbers, 0.0, 1.0 if gives == "probability" else inf, whole=whole)
-
-
-def _line(numbers: Iterable[float], low: float, high: float, *, whole: bool) -> tuple[object, ...]:
-    """The numbers and what lies between them, from `low` to `high`."""
-    ends = sorted({low, high, *(n for n in numbers if low <= n <= high)})
-    wanted = set(numbers)
-    cells: list[object] = []
-    for index, (one, two) in enumerate(pairwise(ends)):
-        if index == 0 and (one in wanted or one > -inf):
-            cells.append(one)
-        between = _between(one, two, whole)
-        if between is not None:
-            cells.append(between)
-        if two in wanted or two < inf:
-            cells.append(two)
-    return tuple(cells)
-
-
-def _between(low: float, high: float, whole: bool) -> Between | None:
-    if whole:
-        first, last = floor(low) + 1 if low > -inf else -inf, ceil(high) - 1 if high < inf else inf
-        if first > last:
-            return None
-        return Between(low, high, first if first > -inf else last if last < inf else 0.0)
-    if low == -inf:
-        return Between(low, high, high - 1 if high < inf else 0.0)
-    return Between(low, high, low + 1 if high == inf else (low + high) / 2)

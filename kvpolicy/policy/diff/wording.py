@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from math import inf
 
 from kvpolicy import words
+from kvpolicy.policy.diff.cells import Between, sample
 from kvpolicy.policy.diff.space import (
     ATTRIBUTE,
     INTERVAL,
     KIND,
     OPEN,
     QUANTITY,
-    Between,
     Box,
     Dimension,
     Space,
-    sample,
 )
 from kvpolicy.policy.model import NEVER, EventPattern
 from kvpolicy.policy.terms import Apply, Constant, Read, Term
@@ -75,8 +74,7 @@ def where(space: Space, box: Box) -> Where:
             rows["during" if cells == OPEN else "outside"].append(_interval(dimension))
         elif dimension.kind == QUANTITY:
             assert isinstance(dimension.name, Read | Apply)
-            shown = _unit_of(dimension.name)
-            rows["when"].append(_numbers(term_text(dimension.name), dimension.cells, chosen, shown))
+            rows["when"].append(_quantity(dimension, chosen))
         else:
             assert isinstance(dimension.name, Constant | Read | Apply)
             text = term_text(dimension.name)
@@ -118,6 +116,20 @@ def _attribute(dimension: Dimension, chosen: list[object]) -> str:
     else:
         text = _words(name, [c for c in dimension.cells if c is not None], present, kind == "string")
     return f"({text} or no {name})" if absent else text
+
+
+def _quantity(dimension: Dimension, chosen: list[object]) -> str:
+    assert isinstance(dimension.name, Read | Apply)
+    name, shown = term_text(dimension.name), _unit_of(dimension.name)
+    known = [c for c in dimension.cells if c is not None]
+    numbers = [c for c in chosen if c is not None]
+    lacking = len(numbers) < len(chosen)
+    if not numbers:
+        return f"{name} has no data"
+    if len(numbers) == len(known):
+        return f"{name} has data"
+    text = _numbers(name, known, numbers, shown)
+    return f"({text} or no data)" if lacking else text
 
 
 def _words(name: str, every: list[object], chosen: list[object], strings: bool) -> str:
