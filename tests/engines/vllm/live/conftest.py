@@ -18,10 +18,26 @@ def model() -> Path:
 
 
 @pytest.fixture(scope="session")
-def steered_server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(model, tmp_path_factory.mktemp("s")).start()
-    yield server
-    server.stop()
+def started(
+    request: pytest.FixtureRequest, model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Server]]:
+    """Those of the servers below that a test of this run asks for, all started at once: most of a start is waiting."""
+    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    flags = {"steered_server": [], "stock": ["--kvp-off", "--enable-prompt-tokens-details"], "short_lived": []}
+    made = {
+        name: Server(model, tmp_path_factory.mktemp(name[:2]), words).start()
+        for name, words in flags.items()
+        if name in asked
+    }
+    yield made
+    for server in made.values():
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def steered_server(started: dict[str, Server]) -> Server:
+    """A server of ours."""
+    return started["steered_server"].up()
 
 
 @pytest.fixture
@@ -35,8 +51,12 @@ def steered(steered_server: Server) -> Server:
 
 
 @pytest.fixture(scope="session")
-def stock(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def stock(started: dict[str, Server]) -> Server:
     """The same server as vLLM ships it."""
-    server = Server(model, tmp_path_factory.mktemp("o"), ["--kvp-off", "--enable-prompt-tokens-details"]).start()
-    yield server
-    server.stop()
+    return started["stock"].up()
+
+
+@pytest.fixture(scope="session")
+def short_lived(started: dict[str, Server]) -> Server:
+    """Another one of ours, to be ended by a test."""
+    return started["short_lived"].up()

@@ -27,7 +27,7 @@ from kvpolicy.adapters.vllm.run_places import places_of
 BLOCKS, BLOCK = 48, 32
 USABLE = BLOCKS - 1  # one is vLLM's null block
 SYSTEM_TOKENS = 192
-UP_WITHIN_S, DOWN_WITHIN_S = 300.0, 60.0
+UP_WITHIN_S, DOWN_WITHIN_S = 480.0, 60.0
 FLAGS = (
     "--served-model-name tiny --enforce-eager --dtype float32 --max-model-len 1024 --block-size 32 --max-num-seqs 8 "
     f"--num-gpu-blocks-override {BLOCKS} --host 127.0.0.1"
@@ -73,8 +73,8 @@ class Server:
         """All that it printed."""
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
-    def start(self, wait: bool = True) -> Server:
-        """Start it; returns when it answers."""
+    def start(self) -> Server:
+        """Start it, and return at once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
         command = [sys.executable, "-m", "kvpolicy", "run", "vllm", *self.flags, "--model", str(self.model), *FLAGS]
@@ -86,8 +86,13 @@ class Server:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **ENVIRONMENT, **self.environment, "XDG_RUNTIME_DIR": str(self.folder)},
             )
+        return self
+
+    def up(self) -> Server:
+        """Wait until it answers."""
+        assert self.process is not None
         ends = time.monotonic() + UP_WITHIN_S
-        while wait:
+        while True:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(self.url + "/health", timeout=5)
                 break

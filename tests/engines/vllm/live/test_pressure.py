@@ -53,7 +53,7 @@ def test_every_answer_is_the_same_token_for_token(
     if ours == theirs:
         return
     # A prompt computed in other pieces may round differently. Then plain vLLM must differ from itself likewise.
-    bare = Server(model, tmp_path_factory.mktemp("b"), ["--kvp-off", "--no-enable-prefix-caching"]).start()
+    bare = Server(model, tmp_path_factory.mktemp("b"), ["--kvp-off", "--no-enable-prefix-caching"]).start().up()
     try:
         uncached = [a.tokens for a in scene(bare)]
     finally:

@@ -59,9 +59,9 @@ def test_without_a_flood_an_empty_cache_tells_nothing(stock: Server) -> None:
     assert found["effect"]["state"] in ("broken", "unknown")  # 64 blocks are more than this small cache has
 
 
-def test_three_lives_of_a_server(model: Path, tmp_path: Path) -> None:
+def test_two_lives_of_a_server(short_lived: Server) -> None:
     """It is ended by SIGTERM and starts again; events tell of the new life; then its `kvp run` is killed."""
-    server = Server(model, tmp_path / "e").start()
+    server = short_lived
     with closing(Watch(server)) as watch:
         ids, other = prompt(3300, 100), prompt(3301, 100)
         server.complete(ids)
@@ -70,7 +70,7 @@ def test_three_lives_of_a_server(model: Path, tmp_path: Path) -> None:
         assert status in (0, 128 + signal.SIGTERM), server.log[-2000:]
         watch.until(lambda: watch.state() != LIVE)
         assert watch.cached(ids) == 0
-        server.start()
+        server.start().up()
         server.complete(other)
         watch.until(lambda: watch.cached(other) == 96 and watch.state() == LIVE)
         assert watch.cached(ids) == 0
@@ -87,7 +87,7 @@ def test_three_lives_of_a_server(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_start_ends_with_its_own_status(model: Path, tmp_path: Path) -> None:
-    server = Server(model / "nowhere", tmp_path / "n").start(wait=False)
+    server = Server(model / "nowhere", tmp_path / "n").start()
     assert server.process is not None
     assert server.process.wait(120) == 1
     assert "nowhere" in server.log
