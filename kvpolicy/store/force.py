@@ -32,9 +32,8 @@ class Force:
         self._lacking: set[str] = set()  # names of which the server has less than is known here
 
     def forget(self) -> None:
-        """Another server may answer next: all is looked up again."""
+        """Another server may answer next: nothing is known of it."""
         self._heard.clear()
-        self.look_again()
 
     @property
     def outstanding(self) -> bool:

@@ -175,6 +175,18 @@ def test_a_replica_that_knows_more_than_the_server_tells_it(tmp_path: Path, open
         until(lambda: (v := other.policy("p")) is not None and (v.serial, v.files) == (3, {"a": "3"}))
 
 
+def test_each_key_of_a_version_is_told_anew_where_it_was_evicted(own_server: Server, open_store: Open) -> None:
+    first = open_store(own_server.url)
+    version = first.publish("p", {"a": "1"}).version
+    for pattern in ("serials", "v:*"):
+        with contextlib.closing(own_server.client()) as client:
+            (key,) = client.scan_iter(f"{first.settings.prefix}:*:{pattern}")
+            client.delete(key)
+            until(lambda client=client, key=key: client.exists(key) and _serial(own_server, first) == 1)  # type: ignore[misc]
+        later = open_store(own_server.url)
+        until(lambda later=later: later.policy("p") == version)  # type: ignore[misc]
+
+
 def test_a_replica_alone_grants_its_share(own_server: Server, open_store: Open) -> None:
     one, two = open_store(own_server.url, **QUICK), open_store(own_server.url, **QUICK)
     until(lambda: one.status().replicas == two.status().replicas == 2)
