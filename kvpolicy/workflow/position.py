@@ -31,13 +31,13 @@ class Position(Marks):
         self._stepwise = Stepwise()
 
     def copy(self) -> Position:
-        """The same position, for itself."""
+        """The same position, for itself; its distances are worked out when somebody asks."""
         other = Position.__new__(Position)
-        other.graph, other.dirty = self.graph, self.dirty.copy()
+        other.graph, other.dirty = self.graph, set()
         other.take_marks(self)
         other._instances, other._visited = self._instances.copy(), self._visited.copy()
         other.taken = self.taken.copy()
-        other._stepwise = self._stepwise.copy()
+        other._stepwise = Stepwise()
         return other
 
     # --- what happens -------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class Runs:
                 self._count(key, run)
                 run.finish(event.at)
                 continue
-            told = Told(event.at, name, node, branch, counts, behind)
+            told = Told(event.at, name, node, branch, counts or None, behind)
             ended += [(key[0], of, seconds) for of, seconds in run.tell(told)]
         return ended
 

@@ -7,7 +7,7 @@ steps with their times, with a graph the `Position` in it, and which branches st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
@@ -25,7 +25,7 @@ class Told:
     name: str
     node: str | None
     branch: str | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] | None = None
     count: int | None = None
     guessed: bool = False
     learned: bool = False
@@ -59,7 +59,7 @@ class Standing:
         """Take the next step told. Seconds of the step that ended by it, where its begin is known."""
         position, node = self.position, told.node
         if position is not None:
-            for name, count in told.counts.items():
+            for name, count in (told.counts or {}).items():
                 position.fan_out(name, count)
             if told.count is not None and node is not None:
                 position.fan_out_behind(node, told.count)

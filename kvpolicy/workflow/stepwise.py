@@ -30,14 +30,6 @@ class Stepwise:
         self._answer: list[int] = []
         self._joins: set[int] = set()  # AND joins that the first pass reaches and the second does not
 
-    def copy(self) -> Stepwise:
-        """The same distances, for marks of their own."""
-        other = Stepwise()
-        other._first, other._joins = self._first.copy(), self._joins.copy()
-        other._both = None if self._both is None else self._both.copy()
-        other._answer = self._answer
-        return other
-
     def distances(self, marks: Marks) -> list[int]:
         """Distances by node number, UNKNOWN where no way leads; not to be changed.
 
