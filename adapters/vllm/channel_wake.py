@@ -27,7 +27,7 @@ def find_wake() -> Callable[[], None] | None:
 
 def _wake_of(queue: object) -> Callable[[], None] | None:
     try:
-        from vllm.v1.engine import EngineCoreRequestType
+        from vllm.v1.engine import EngineCoreRequestType  # type: ignore[import-not-found, unused-ignore]
 
         wake = (EngineCoreRequestType.WAKEUP, None)
     except (ImportError, AttributeError):
