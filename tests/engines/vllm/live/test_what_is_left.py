@@ -88,7 +88,7 @@ def test_two_thousand_mixed_requests_leave_the_blocks_as_they_were(steered: Serv
 
     def one(number: int) -> None:
         chance = random.Random(number)
-        ids = chance.choice(heads)[: chance.randrange(1, 97)] + prompt(5000 + number, chance.randrange(1, 300))
+        ids = chance.choice(heads)[: chance.randrange(1, 97)] + prompt(5000 + number, chance.randrange(1, 160))
         owner, end = f"m{chance.randrange(20)}", max(1, len(ids) * chance.randrange(1, 5) // 4)
         wishes: list[dict[str, Any]] = [
             {},
@@ -104,9 +104,9 @@ def test_two_thousand_mixed_requests_leave_the_blocks_as_they_were(steered: Serv
         if chance.random() < 0.2:
             more = {**more, "cache_salt": f"salt{chance.randrange(3)}"}
         if chance.random() < 0.05:
-            cut_off(steered, body(ids, 200, stream=True, **more), chance.uniform(0, 0.05))
+            cut_off(steered, body(ids, 100, stream=True, **more), chance.uniform(0, 0.05))
         else:
-            steered.complete(ids, chance.randrange(1, 12), **more)
+            steered.complete(ids, chance.randrange(1, 5), **more)
         if number % 50 == 0:
             steered.tell(do="rank", owner=owner, priority=chance.randrange(101))
         if number % 90 == 0:
