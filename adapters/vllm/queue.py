@@ -47,7 +47,7 @@ class RankedQueue:
         self._blocks = blocks
         self._state: list[Any] = [None] * len(blocks)
         self._front: list[int] = []  # its end is the front of the queue
-        self._ranks = [Rank(1 << n) for n in range(_RANKS)]
+        self._ranks: list[Rank | None] = [None] * _RANKS
         self._occupied = 0  # bits of ranks that may have segments
         self._releases = 0
         self._stock: Any = None
@@ -205,7 +205,7 @@ class RankedQueue:
 
     def put(self, run: Run) -> None:
         """The run has another rank: its segments stand there. Costs segments, never blocks."""
-        rank = self._ranks[run.rank + _SHIFT]
+        rank = self._rank(run.rank + _SHIFT)
         for segment in segments_of(run):
             if segment.rank is not rank:
                 segment.rank.leave(segment)
@@ -218,7 +218,7 @@ class RankedQueue:
     @property
     def segments(self) -> int:
         """Segments in the queue: what its costs are counted in."""
-        return sum(1 for rank in self._ranks for _ in rank.all())
+        return sum(1 for rank in self._ranks if rank is not None for _ in rank.all())
 
     def members(self) -> list[int]:
         """Ids of all free blocks in order."""
@@ -236,7 +236,7 @@ class RankedQueue:
         occupied = self._occupied
         while missing > 0:
             low = occupied & -occupied
-            rank = self._ranks[low.bit_length() - 1]
+            rank = self._rank(low.bit_length() - 1)
             line = rank.line
             while missing > 0:
                 segment = rank.first() if rank.late else line[0][3] if line else None
@@ -273,6 +273,12 @@ class RankedQueue:
         for i in ids:
             state[i] = None
         return ids
+
+    def _rank(self, number: int) -> Rank:
+        rank = self._ranks[number]
+        if rank is None:
+            rank = self._ranks[number] = Rank(1 << number)
+        return rank
 
     def _take_some(self, segment: Segment, count: int) -> list[int]:
         queued = segment.queued
@@ -336,7 +342,7 @@ class RankedQueue:
                 while end < total and state[ids[end]] is None:
                     end += 1
                 end = min(end, at + LONGEST)
-                rank = ranks[DEFAULT + _SHIFT]
+                rank = ranks[DEFAULT + _SHIFT] or self._rank(DEFAULT + _SHIFT)
                 part = ids if end == total and not at else ids[at:end]
                 segment = Segment(part, None, release, at, rank)
             else:
@@ -348,7 +354,7 @@ class RankedQueue:
                     while end < total and state[ids[end]] is run and end - at < LONGEST:
                         end += 1
                     part = ids[at:end]
-                rank = ranks[run.rank + _SHIFT]
+                rank = ranks[run.rank + _SHIFT] or self._rank(run.rank + _SHIFT)
                 segment = Segment(part, run, release, at, rank)
                 if run.standing is None:
                     run.standing = segment
@@ -370,7 +376,7 @@ class RankedQueue:
 
     def _stand(self, ids: list[int], run: Any, release: int, place: int) -> None:
         """A new segment at the end of its rank: none there was released later."""
-        rank = self._ranks[DEFAULT + _SHIFT if run is None else run.rank + _SHIFT]
+        rank = self._rank(DEFAULT + _SHIFT if run is None else run.rank + _SHIFT)
         segment = Segment(ids, run, release, place, rank)
         segment.entry = entry = (release, place, 0, segment)
         rank.line.append(entry)
@@ -396,7 +402,7 @@ class RankedQueue:
         self._drop(segment)
         for ids, inside, place in parts:
             owner: Any = run if inside else old
-            rank = self._ranks[DEFAULT + _SHIFT if owner is None else owner.rank + _SHIFT]
+            rank = self._rank(DEFAULT + _SHIFT if owner is None else owner.rank + _SHIFT)
             part = Segment(ids, owner, segment.release, place, rank)
             rank.enter(part)
             self._occupied |= rank.bit
@@ -420,7 +426,7 @@ class RankedQueue:
             return
         waiting = type(at) is Segment
         for rank in self._ranks[start:]:
-            if not rank.line and not rank.late:
+            if rank is None:
                 continue
             for segment in rank.all():
                 if not waiting:
