@@ -5,7 +5,8 @@ module.exports = grammar({
   word: $ => $.identifier,
   rules: {
     start: $ => repeat($.item),
-    item: $ => choice($.policy, $.use, $.layers, $.let, $.workflow, $.layer, $.on, $.rule, $.limit, $.test),
+    item: $ => choice($.language, $.policy, $.use, $.layers, $.let, $.workflow, $.layer, $.on, $.rule, $.limit, $.test),
+    language: $ => seq("language", $.quantity),
     policy: $ => seq("policy", $.name, optional($.string)),
     use: $ => seq("use", $.name, optional($.as_name), optional(seq("with", $.setting, repeat(seq(",", $.setting))))),
     as_name: $ => seq("as", $.name),
