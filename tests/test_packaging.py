@@ -36,12 +36,17 @@ print(json.dumps({"places": places, "data": sorted(data)}))
 """
 
 
+EDITORS = ROOT / "grammar" / "editors"
+
+
 def ours(suffixes: tuple[str, ...]) -> set[str]:
     """The files of the tree that belong in a wheel, by the name they have there."""
     found = {p.relative_to(ROOT).as_posix() for p in (ROOT / "kvpolicy").rglob("*") if p.name.endswith(suffixes)}
     for shelf in SHELVES:
         found |= {
-            "kvpolicy/" + p.relative_to(ROOT).as_posix() for p in (ROOT / shelf).rglob("*") if p.name.endswith(suffixes)
+            "kvpolicy/" + p.relative_to(ROOT).as_posix()
+            for p in (ROOT / shelf).rglob("*")
+            if p.name.endswith(suffixes) and EDITORS not in p.parents  # those grammars are copied, not imported
         }
     return found
 
