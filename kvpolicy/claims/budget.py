@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from kvpolicy.claims.claim import Claim
+from kvpolicy.claims.covered import Covered, Entry
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.ranks import Ranks
 from kvpolicy.claims.strength import PROTECTED
@@ -35,6 +36,7 @@ class Budget:
 
     __slots__ = (
         "_charged_to",
+        "_covered",
         "_entered",
         "_groups",
         "_heap",
@@ -52,11 +54,12 @@ class Budget:
         self._settle = settle
         self.blocks = blocks
         self.limits = limits
-        self._heap: list[tuple[int, int, int, Line]] = []  # priority, later first, unique, line: weakest on top
+        self._heap: list[Entry] = []  # priority, later first, unique, line: weakest on top
         self._room = 64
         self._entered: dict[Line, None] = {}
         self._most = 0  # lines that were entered at once since the heap was compacted
         self._turn = 0
+        self._covered = Covered(ranks)
         self._groups: dict[tuple[int, Hashable], dict[Line, None]] = {}
         self._charged_to: dict[Line, dict[tuple[int, Hashable], None]] = {}
 
@@ -65,6 +68,7 @@ class Budget:
         since = line.holder.since
         assert since is not None
         self._entered[line] = None
+        self._covered.leave(line, self._heap)
         self._most = max(self._most, len(self._entered))
         for _, strength, _ in line.pieces:
             priority = strength - PROTECTED
@@ -92,6 +96,7 @@ class Budget:
 
     def forget(self, line: Line) -> None:
         """The line is protected no more."""
+        self._covered.leave(line, self._heap)
         self._entered.pop(line, None)
         if 2 * len(self._entered) < self._most and len(self._heap) > 64:
             self._compact()  # what is gone must not be kept alive from here
@@ -104,13 +109,17 @@ class Budget:
     def _keep_whole(self, now: float) -> None:
         # INVARIANT: what is left is what taking claims strongest first, each as far as it fits, would leave.
         ranks = self._ranks
-        passed: list[tuple[tuple[int, int, int, Line], int, float]] = []
+        passed: list[tuple[Entry, int, float]] = []
+        covered = self._covered
+        covered.look(self._heap)
         while (before := ranks.protected_blocks) > self.blocks and self._heap:
             entry = heappop(self._heap)
             priority, _, _, line = entry
             length = _piece(line, priority)
             if not length:
                 line.queued.discard(priority)
+                continue
+            if covered.takes(entry):
                 continue
             granted = line.granted
             shorter = min(length, max((n for n, s, _ in line.pieces if s > PROTECTED + priority), default=0))
@@ -123,6 +132,7 @@ class Budget:
             if enough > shorter:
                 self._cut(line, shorter, now)
             passed.append((entry, length, granted))
+            covered.give_back(self._heap)  # what it shared with weaker ones may be theirs alone by now
         for entry, length, granted in reversed(passed):  # strongest first: what others keep anyway is free
             line = entry[3]
             lowest = line.granted
@@ -132,7 +142,7 @@ class Budget:
                 self._cut(line, max(self._charged(line, length) - excess, lowest), now)
             self._stay(entry)
 
-    def _stay(self, entry: tuple[int, int, int, Line]) -> None:
+    def _stay(self, entry: Entry) -> None:
         """Put a line back at its priority, if it is still protected there."""
         if _piece(entry[3], entry[0]):
             heappush(self._heap, entry)

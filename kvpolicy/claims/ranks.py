@@ -71,6 +71,11 @@ class Ranks(Protocol):
         """How many of the leading `length` blocks of the mark's prefix are on the first tier."""
         ...
 
+    def protectors(self, mark: Mark) -> tuple[Hashable, int]:
+        """The place where a mark's prefix ends, and how many protect the block there: marks at that place, and ways on
+        from it with any behind."""
+        ...
+
     def last_release(self, mark: Mark, length: int | None = None) -> float | None:
         """When the block that ends the mark's prefix (its leading `length` blocks where given) was released last;
         None while a request holds it. Seconds."""

@@ -7,6 +7,7 @@ every group, whatever the number of spans. Its work grows with the spans, never 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from kvpolicy import words
@@ -18,6 +19,7 @@ from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
 from kvpolicy.request import Owner, Request, Span
 
+_NONE: AbstractSet[int] = frozenset()
 _NO_FACTS: dict[str, Any] = {}  # where no selector reads any
 
 
@@ -55,8 +57,7 @@ class Outline:
         self.unplaced = unplaced = unplaced_from(request.extra) if request.extra else None
         self.claimed: Sequence[int] = layout.order
         self._policy = policy
-        told = _told(state, request.owner)
-        self._told: Mapping[str, object] | None = told
+        self._told: Mapping[str, object] | None = _told(state, request.owner)
         self._facts: dict[str, Any] | None = None
         owner, size, given = request.owner, request.block_size, layout.given
         # A state that tells spans apart by more than their owner is asked for each of them.
@@ -68,7 +69,7 @@ class Outline:
         shared: dict[object, int] = {}
         groups: list[int] = []
         short: set[int] = set()
-        self.groups, self.short, spans = groups, short, layout.spans
+        self.groups, spans = groups, layout.spans
         for index in layout.order:
             span = spans[index]
             kind, start, end, own = span.kind, span.start, span.end, span.attributes
@@ -96,9 +97,15 @@ class Outline:
             groups.append(group)
         if unplaced is not None:
             self.claimed = [i if (e := spans[i].end) is not None and e <= unplaced else -1 for i in layout.order]
+        self.short: AbstractSet[int] = short or _NONE
         self.answers: Sequence[Answer | None] = [None] * len(self.menus)
         self._subjects: list[Subject | None] = [None] * len(self.menus)
         self._owner = owner
+
+    def rest(self) -> None:
+        """Nobody is expected to ask for a while: what can be worked out again is not kept."""
+        self._facts = None
+        self._subjects = [None] * len(self.menus)
 
     def subject(self, group: int) -> Subject:
         """The first span of a group, as rules see it."""

@@ -9,7 +9,7 @@ from kvpolicy.pool.lease import Lease
 from kvpolicy.pool.mark import Mark
 from kvpolicy.pool.ranks import recount, recount_all
 from kvpolicy.pool.requests import Requests, as_list
-from kvpolicy.pool.run import BlockHash
+from kvpolicy.pool.run import BlockHash, Run
 from kvpolicy.pool.tree import at_length, locate, split
 
 
@@ -76,6 +76,12 @@ class Marking(Requests):
             run.marks = None
         if mark.strength is not None:
             recount(run, mark.strength, None, now)
+
+    def protectors(self, mark: Mark) -> tuple[Run | None, int]:
+        """The run that a mark's prefix ends with, and how many protect its last block: marks there, and children with
+        any at or behind them. O(ranks met there)."""
+        counts = None if mark.run is None else mark.run.counts
+        return mark.run, sum(n for strength, n in (counts or {}).items() if strength >= PROTECTED)
 
     def last_release(self, mark: Mark, length: int | None = None) -> float | None:
         """When the last block of the mark's prefix (of its first `length` blocks) was let go. Seconds; None while a

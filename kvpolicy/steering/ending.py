@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import inf
 
 from kvpolicy.blocks import Layout
+from kvpolicy.plan import Outline
 from kvpolicy.pool import Lease
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.steering.outcome import Running
@@ -60,6 +61,8 @@ class Ending(Requests):
                 self.ledger.settle(line, now)
             self._replan_run(running.request.owner, now)
             self.ledger.heed(now)
+            if line is not None and not line.running and isinstance(line.outline, Outline):
+                line.outline.rest()
         except Exception:
             self.counters["failures"] += 1
         self._replan_pressed(now)

@@ -96,12 +96,14 @@ class Steering(Ending):
         return show.block_rows(self.pool, self.ledger, hashes, indices, self.now)
 
     def stats(self) -> dict[str, Any]:
-        """`owners claims protected requests_remembered`, the sizes of tables, and the counters."""
+        """`owners claims protected requests_remembered`, the sizes of tables (known: owners in the state of runs), and
+        the counters."""
         used = self.pool.used
         return {
             "top_band_share": self.pool.count_from(show.TOP_BAND) / used if used else 0.0,
             **show.counts(self.pool, self.ledger, self.now),
             "requests_remembered": len(self.running),
+            "known": len(self.state.owners()),
             "timers": len(self.ledger.timers),
             "placed": self.ledger.placed,
             **self.counters,

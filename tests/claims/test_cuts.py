@@ -52,4 +52,4 @@ def test_what_is_shared_with_a_stronger_one_frees_nothing_and_the_next_gives(
     _pin(world, "strong", [f"s{i}" for i in range(5)], 80)
     assert world.steering.pool.protected_blocks == 10
     assert world.protected(trunk) == 5
-    assert cuts == [("weak", 5), ("weak", 0), ("same", 5), ("weak", float("inf")), ("weak", 5)]
+    assert cuts == [("same", 5), ("same", 0), ("weak", 5), ("same", float("inf")), ("same", 5)]

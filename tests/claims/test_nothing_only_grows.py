@@ -48,11 +48,20 @@ def test_sessions_that_vanish_leave_nothing() -> None:
         world.at(world.now + 0.25)
     steering = world.steering
     assert len(steering.state.owners()) == SESSIONS
+    assert (steering.stats()["known"], steering.stats()["owners"] > 0) == (SESSIONS, True)
     world.at(world.now + 25 * 3600)
     world.at(world.now + 3600)
     assert not steering.ledger.holders
     assert not steering.state.owners()
     assert not steering.running and not steering._keys
+    stats = steering.stats()
+    assert {n: stats[n] for n in ("owners", "claims", "known", "timers", "requests_remembered")} == {
+        "owners": 0,
+        "claims": 0,
+        "known": 0,
+        "timers": 0,
+        "requests_remembered": 0,
+    }
     assert len(steering.ledger.timers) == 0
     quotas = steering.ledger.quotas
     assert quotas is not None and not quotas._members and not quotas._groups and not quotas._dirty
