@@ -8,7 +8,7 @@ SECONDS ?= 600
 LONGER ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-engines bench fuzz lint clean
+.PHONY: help run test test-engines bench bench-vllm fuzz lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -34,8 +34,12 @@ test-engines: .venv/made ## the tests that run a real inference engine, in envir
 
 bench: .venv/test-ready .venv/redis-ready ## figures, with the conditions they were measured under
 	@$(PY) tests/bench/conditions.py
-	@over=0; for script in $(filter-out tests/bench/conditions.py,$(wildcard tests/bench/*.py)); do \
+	@over=0; for script in $(filter-out tests/bench/conditions.py tests/bench/vllm%,$(wildcard tests/bench/*.py)); do \
 		echo "— $$script"; $(PY) $$script || over=1; done; exit $$over
+
+bench-vllm: .venv/made ## what claims cost vLLM's block pool: stock and ours in one process, in the environment of test-engines
+	@$(PY) tests/engines/environments.py vllm-0.32.0 > .venv/vllm-python
+	@"$$(cut -d' ' -f2 .venv/vllm-python)" tests/bench/vllm_queue.py
 
 fuzz: .venv/test-ready ## damaged input on every command for SECONDS=600, then the property tests, longer (LONGER=1: not)
 	@$(PY) -m tests.fuzz.fuzz --seconds $(SECONDS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(FUZZ)

@@ -19,6 +19,7 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.faults import InputFault
+from kvpolicy.policy.model import ANSWER_GRACE_S
 
 if TYPE_CHECKING:
     from kvpolicy.adapters.vllm.keeper import Keeper
@@ -120,7 +121,7 @@ def _event(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
         raise InputFault(f"event: one of {', '.join(words.EVENTS)} is needed")
     if holder is None:
         return _unknown("the owner holds nothing")
-    ledger.came(holder, event, now)
+    ledger.came(holder, event, now, ANSWER_GRACE_S)  # until the request that follows it has touched its blocks
     return _done(1)
 
 
