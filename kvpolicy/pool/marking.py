@@ -8,9 +8,9 @@ from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.pool.lease import Lease
 from kvpolicy.pool.mark import Mark
 from kvpolicy.pool.ranks import recount, recount_all
-from kvpolicy.pool.requests import Requests, as_list
+from kvpolicy.pool.requests import Requests
 from kvpolicy.pool.run import BlockHash, Run
-from kvpolicy.pool.tree import at_length, locate, split
+from kvpolicy.pool.tree import as_list, at_length, locate, split
 
 
 class Marking(Requests):

@@ -19,9 +19,9 @@ from kvpolicy.pool.eviction import Eviction
 from kvpolicy.pool.lease import BlockView, Lease
 from kvpolicy.pool.mark import Mark
 from kvpolicy.pool.marking import Marking
-from kvpolicy.pool.requests import as_list
 from kvpolicy.pool.run import BlockHash
 from kvpolicy.pool.tally import Tally
+from kvpolicy.pool.tree import as_list
 
 
 class Pool(Marking):

@@ -17,7 +17,7 @@ from kvpolicy.pool.movement import Admit, Movement, Transfer
 from kvpolicy.pool.payload import write
 from kvpolicy.pool.run import BlockHash, Run, root
 from kvpolicy.pool.tier import Tier, stack
-from kvpolicy.pool.tree import LONGEST, attach, locate, merge, mergeable
+from kvpolicy.pool.tree import LONGEST, as_list, attach, locate, merge, mergeable
 from kvpolicy.pool.walk import touch
 
 MOST_BLOCKS = 1 << 53  # beyond, numbers in JSON are no longer exact
@@ -246,8 +246,3 @@ class Requests:
             run = run.parent
         for mark in told:
             self.listener.released(mark, now)
-
-
-def as_list(hashes: Sequence[BlockHash]) -> list[BlockHash]:
-    """Hashes as the list that the tree compares slices of; a list is taken as it is and not changed."""
-    return hashes if type(hashes) is list else list(hashes)

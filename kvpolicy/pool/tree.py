@@ -6,11 +6,18 @@ Comparing slices of hashes lets the interpreter do a whole run at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvpolicy.claims.strength import DEFAULT
 from kvpolicy.pool.run import BlockHash, Run
 
 # Longest run. It bounds what one split or merge copies, so that no step costs more in a larger pool.
 LONGEST = 4096
+
+
+def as_list(hashes: Sequence[BlockHash]) -> list[BlockHash]:
+    """Hashes as the list that the tree compares slices of; a list is taken as it is and not changed."""
+    return hashes if type(hashes) is list else list(hashes)
 
 
 def common(run: Run, hashes: list[BlockHash], at: int) -> int:

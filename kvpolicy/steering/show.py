@@ -54,7 +54,7 @@ def block_rows(
                 "dropped": view.dropped,
                 "tier": view.tier,
                 "evictable": view.held == 0,
-                "state": "resident",
+                "state": view.state,
                 "owners": len({key[0] for key in found}),
                 "claims": list(found.values()),
             }

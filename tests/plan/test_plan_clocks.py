@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import inf
 
 import pytest
 
 from kvpolicy.directive import Directive, Retention, Ttl, Verdict
-from kvpolicy.plan.clocks import is_protected, next_end, start_clocks
+from kvpolicy.plan.clocks import Common, is_protected, next_end, start_clocks
 from kvpolicy.request import Span
 
 TURN = Span("turn", 0, 80)
@@ -97,3 +98,8 @@ def test_the_next_end_is_the_soonest_still_to_come() -> None:
     assert next_end(directive, 110.0, None) == 115.0
     assert next_end(directive, 115.0, None) == 130.0
     assert next_end(directive, 130.0, None) == inf
+
+
+def test_what_alike_spans_have_in_common_is_a_directive_but_for_its_place() -> None:
+    names = [field.name for field in fields(Directive)]
+    assert tuple(names[names.index("end") + 1 :]) == Common._fields

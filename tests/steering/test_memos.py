@@ -16,7 +16,7 @@ from kvpolicy.plan import plan
 from kvpolicy.policy.compile import compile as compile_policy
 from kvpolicy.policy.policy import Policy
 from kvpolicy.steering import replanning
-from tests.laws.world import POLICIES, World, histories, play
+from tests.laws.world import POLICIES, World, histories, play, policy
 
 TEXTS = (
     *POLICIES,
@@ -124,6 +124,18 @@ def test_the_same_with_and_without_what_is_kept(text: str, history: list[tuple[o
         play(World(text, blocks), history, lambda w: fresh.append(seen(w)))
     assert kept == fresh
     assert world.steering.counters["failures"] == 0
+
+
+@pytest.mark.parametrize("blocks", [29])
+def test_what_a_replay_kept_says_nothing_of_another_time(blocks: int) -> None:
+    """A bound that had passed in one replay is still to come in the next, which begins at 0 again."""
+    text = POLICIES[5]
+    policy.cache_clear()
+    history: list[tuple[object, ...]] = [("ask", 0, 0, [2, 3], 1), ("event", "compact", 2), ("wait", 4000.0)]
+    before: list[tuple[object, ...]] = [*history, ("event", "compact", 0)]  # read again once the bound has passed
+    play(World(text, blocks), before)
+    test_the_same = test_the_same_with_and_without_what_is_kept.hypothesis.inner_test  # type: ignore[attr-defined]
+    test_the_same(text, history, blocks)
 
 
 def test_the_comparison_sees_a_memo_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

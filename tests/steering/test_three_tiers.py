@@ -141,6 +141,7 @@ def test_transfers_take_their_time() -> None:
     world.at(5)
     view = pool.block(["a", "a/b"], 1)
     assert view is not None and (view.tier, view.state) == ("cpu", "offloading")
+    assert world.steering.show(["a", "a/b"], 1)["state"] == "offloading"
     world.at(6)
     pool.settle(6.0)
     view = pool.block(["a", "a/b"], 1)
@@ -149,6 +150,7 @@ def test_transfers_take_their_time() -> None:
     assert outcome.cached == 2
     view = pool.block(["a", "a/b"], 1)
     assert view is not None and (view.tier, view.state) == ("gpu", "loading")
+    assert world.steering.show(["a", "a/b"], 1)["state"] == "loading"
     assert world.steering.running[name].lease.ready_at == 8.0
     check_structure(pool)
 
