@@ -18,7 +18,7 @@ from kvpolicy.pool.eviction import Eviction
 from kvpolicy.pool.lease import Lease
 from kvpolicy.pool.mark import Listener, Mark
 from kvpolicy.pool.order import Order
-from kvpolicy.pool.ranks import recount, use
+from kvpolicy.pool.ranks import protectors, recount, use
 from kvpolicy.pool.run import BlockHash, Run, root
 from kvpolicy.pool.tier import Tier
 from kvpolicy.pool.tree import LONGEST, at_length, attach, common, locate, merge, mergeable, split
@@ -81,6 +81,10 @@ class Trunk:
     def on_first_tier(self, mark: Any, length: int) -> int:
         """All of it is."""
         return min(length, int(mark.length))
+
+    def protectors(self, mark: Any) -> tuple[Run | None, int]:
+        """See `pool.ranks.protectors`."""
+        return protectors(mark.run)
 
     def mark(self, at: Any, length: int, strength: int | None, claim: object, now: float) -> Mark:
         """A claim on the first `length` blocks of the prompt of `at` (a lease, a mark, or block hashes), clipped to

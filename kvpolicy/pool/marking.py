@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.pool.lease import Lease
 from kvpolicy.pool.mark import Mark
-from kvpolicy.pool.ranks import recount, recount_all
+from kvpolicy.pool.ranks import protectors, recount, recount_all
 from kvpolicy.pool.requests import Requests
 from kvpolicy.pool.run import BlockHash, Run
 from kvpolicy.pool.tree import as_list, at_length, locate, split
@@ -78,10 +78,8 @@ class Marking(Requests):
             recount(run, mark.strength, None, now)
 
     def protectors(self, mark: Mark) -> tuple[Run | None, int]:
-        """The run that a mark's prefix ends with, and how many protect its last block: marks there, and children with
-        any at or behind them. O(ranks met there)."""
-        counts = None if mark.run is None else mark.run.counts
-        return mark.run, sum(n for strength, n in (counts or {}).items() if strength >= PROTECTED)
+        """See `ranks.protectors`."""
+        return protectors(mark.run)
 
     def last_release(self, mark: Mark, length: int | None = None) -> float | None:
         """When the last block of the mark's prefix (of its first `length` blocks) was let go. Seconds; None while a

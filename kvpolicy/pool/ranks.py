@@ -53,6 +53,13 @@ def recount_all(changes: Iterable[tuple[Run, int | None, int | None]], now: floa
     _settle(changed, now)
 
 
+def protectors(run: Run | None) -> tuple[Run | None, int]:
+    """The run that a mark's prefix ends with, and how many protect its last block: marks there, and children with any
+    at or behind them. O(ranks met there)."""
+    counts = None if run is None else run.counts
+    return run, sum(n for strength, n in (counts or {}).items() if strength >= PROTECTED)
+
+
 def use(run: Run, now: float) -> None:
     """A request uses the run: what its blocks lost before is forgotten, also for a claim that ends in this instant."""
     parent = run.parent
