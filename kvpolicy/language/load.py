@@ -7,7 +7,7 @@ and `policy.compile`; each file is in it once, used ones first.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from kvpolicy.faults import ERROR, Diagnostic, InputFault, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.parse import LARGEST_TEXT, MOST_RULES, ParseResult, parse, too_many
+from kvpolicy.language.reading import bytes_of, identity_of, reason_of
 from kvpolicy.language.spelling import nearest
 
 SUFFIX = ".kvp"
@@ -24,17 +25,22 @@ SUFFIX = ".kvp"
 class LoadResult:
     """`files` is None where a fault was found; `partial` then holds what could be read, for further checks.
 
-    `skipped`: text passed over after faults of syntax.
+    `skipped`: text passed over after faults of syntax. `origins`: by the name a file has in places, the path that it
+    was read from; a packaged policy has none.
     """
 
     files: syntax.FileSet | None
     diagnostics: tuple[Diagnostic, ...]
     partial: syntax.FileSet = field(default_factory=lambda: syntax.FileSet(()))
     skipped: tuple[str, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Loader:
+    texts: Mapping[str, str] = field(default_factory=dict)  # path -> text that counts instead of the file's
+    read: Callable[[str, str], ParseResult] = parse
+    origins: dict[str, str] = field(default_factory=dict)
     members: list[syntax.Member] = field(default_factory=list)
     faults: list[Diagnostic] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -43,7 +49,9 @@ class _Loader:
 
     def take(self, text: str, name: str, identity: str, use: syntax.Use | None, folder: Path | None) -> None:
         """Parse one text, then what it uses, then add it. `folder`: where its relative names start; None: packaged."""
-        result: ParseResult = parse(text, name)
+        result: ParseResult = self.read(text, name)
+        if folder is not None:
+            self.origins.setdefault(name, identity)
         self.done[identity] = use
         self.faults.extend(result.diagnostics)
         self.skipped.extend(result.skipped)
@@ -60,7 +68,7 @@ class _Loader:
         """Bring in what `use` names."""
         if use.is_file and folder is not None:
             path = folder / use.target
-            identity = _identity(path)
+            identity = identity_of(path)
             name = os.path.join(os.path.dirname(user), use.target)
         else:
             stem = use.target.removesuffix(SUFFIX)
@@ -90,13 +98,16 @@ class _Loader:
         self.faults.append(codes.DEFINED_TWICE.at(use.place, message, notes=(note,), fix="keep one of the two"))
 
     def _read_used(self, path: Path, name: str, use: syntax.Use) -> str | None:
+        edited = self.texts.get(identity_of(path))
+        if edited is not None:
+            return edited
         try:
-            data = _bytes_of(path)
+            data = bytes_of(path)
         except OSError as error:
             near = None
             if path.parent.is_dir():
                 near = nearest(path.name, (other.name for other in path.parent.glob("*" + SUFFIX)))
-            message = f"the file '{use.target}' cannot be read: {_reason(error)}"
+            message = f"the file '{use.target}' cannot be read: {reason_of(error)}"
             fix = f'did you mean "{near}"?' if near else "its name is relative to the file that uses it"
             self.faults.append(codes.UNKNOWN_NAME.at(use.place, message, fix=fix))
             return None
@@ -130,10 +141,12 @@ class _Loader:
     def result(self) -> LoadResult:
         rules = [rule for member in self.members for rule in member.file.rules]
         if len(rules) > MOST_RULES:  # no further check is of use
-            return LoadResult(None, (too_many(rules[MOST_RULES].place),), skipped=tuple(self.skipped))
+            return LoadResult(
+                None, (too_many(rules[MOST_RULES].place),), skipped=tuple(self.skipped), origins=self.origins
+            )
         files = syntax.FileSet(tuple(self.members))
         faulty = any(fault.severity == ERROR for fault in self.faults)
-        return LoadResult(None if faulty else files, tuple(self.faults), files, tuple(self.skipped))
+        return LoadResult(None if faulty else files, tuple(self.faults), files, tuple(self.skipped), self.origins)
 
 
 def load(targets: Sequence[str | Path]) -> LoadResult:
@@ -152,10 +165,10 @@ def load(targets: Sequence[str | Path]) -> LoadResult:
             name = stem + SUFFIX
         else:
             try:
-                data = _bytes_of(path)
+                data = bytes_of(path)
             except (OSError, ValueError) as error:
-                raise InputFault(f"{name}: cannot be read: {_reason(error)}{_hint(name)}") from None
-            identity, folder = _identity(path), path.parent
+                raise InputFault(f"{name}: cannot be read: {reason_of(error)}{_hint(name)}") from None
+            identity, folder = identity_of(path), path.parent
             text = None if identity in loader.done else loader.decode(data, name)
         if text is not None and identity not in loader.done:
             loader.take(text, name, identity, None, folder)
@@ -166,6 +179,26 @@ def load_text(text: str, name: str = "<text>", folder: Path | None = None) -> Lo
     """Load one text. `folder`: where the files it uses are looked for; by default the working directory."""
     loader = _Loader()
     loader.take(text, name, f"text:{name}", None, folder if folder is not None else Path())
+    return loader.result()
+
+
+def load_edited(
+    paths: Sequence[Path], texts: Mapping[str, str], read: Callable[[str, str], ParseResult] = parse
+) -> LoadResult:
+    """Load files while they are edited: `texts` counts instead of what lies at a resolved path, also for files that
+    are used. Names in places are relative to the first file's folder. read: `parse`, or one that remembers."""
+    loader = _Loader(texts, read)
+    for path in paths:
+        identity = identity_of(path)
+        if identity in loader.done:
+            continue
+        edited = texts.get(identity)
+        try:
+            text = edited if edited is not None else loader.decode(bytes_of(path), path.name)
+        except (OSError, ValueError) as error:
+            raise InputFault(f"{path.name}: cannot be read: {reason_of(error)}") from None
+        if text is not None:
+            loader.take(text, path.name, identity, None, path.parent)
     return loader.result()
 
 
@@ -207,24 +240,3 @@ def _hint(name: str) -> str:
     if near:
         return f"; did you mean the packaged policy '{near}'?"
     return "" if name.endswith(SUFFIX) else f"; the packaged policies are {', '.join(packaged_names())}"
-
-
-def _bytes_of(path: Path) -> bytes:
-    """At most one byte more than a policy may have, so that an endless file does no harm."""
-    if path.is_dir():
-        raise IsADirectoryError(21, "it is a folder")
-    with path.open("rb") as stream:
-        return stream.read(LARGEST_TEXT + 1)
-
-
-def _identity(path: Path) -> str:
-    try:
-        return str(path.resolve())
-    except (OSError, RuntimeError):
-        return str(path.absolute())
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    return getattr(error, "strerror", None) or str(error)
