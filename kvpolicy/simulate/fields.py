@@ -40,6 +40,11 @@ def number(path: Path, line: int, row: Row, key: str, default: float | None = No
     return float(value)
 
 
+def seconds(path: Path, line: int, row: Row, key: str) -> float | None:
+    """A duration, zero or more; None where the row has none."""
+    return None if row.get(key) is None else number(path, line, row, key)
+
+
 def text(path: Path, line: int, row: Row, key: str) -> str | None:
     """A string, or None where the row has none."""
     value = row.get(key)

@@ -70,7 +70,8 @@ def _call(path: Path, line: int, row: Row, at: float, session: str | None, book:
         fields.whole(path, line, row, "system_tokens", 0),
         fields.strings(path, line, row, "input_types"),
     )
-    return Call(Request(name, owner, tokens, block_size, spans, model, {"turn": turn}), hashes, at, answer)
+    took = fields.seconds(path, line, row, "api_time")
+    return Call(Request(name, owner, tokens, block_size, spans, model, {"turn": turn}), hashes, at, answer, took=took)
 
 
 class _Pauses:

@@ -64,6 +64,17 @@ SCHEMA: dict[str, object] = {
                     },
                 },
             },
+            "took": {"type": "number", "minimum": 0, "description": "how long the call took, in seconds"},
+            "pause": {
+                "type": "number",
+                "minimum": 0,
+                "description": "seconds from the end of what it waits for to this call; only --engine-model reads it",
+            },
+            "waits_for": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "ids of earlier calls that end first (a join); without it, the owner's previous call",
+            },
             "attributes": {"type": "object", "description": "plan, workflow, node, turn, depth of the whole call"},
             "answer": {
                 "type": "object",
@@ -142,7 +153,15 @@ def _call(path: Path, line: int, row: Row, at: float, block_size: int, index: in
             fields.whole(path, line, said, "output_tokens", 0),
             fields.strings(path, line, said, "output_types"),
         )
-    return Call(request, hashes, at, answer)
+    return Call(
+        request,
+        hashes,
+        at,
+        answer,
+        took=fields.seconds(path, line, row, "took"),
+        pause=fields.seconds(path, line, row, "pause"),
+        waits_for=fields.strings(path, line, row, "waits_for") if row.get("waits_for") is not None else None,
+    )
 
 
 def _owner(path: Path, line: int, row: Row) -> Owner:

@@ -169,7 +169,8 @@ class _Session:
         after: tuple[dict[str, object], ...] = ()
         if branch is not None and stop == END_TURN:
             after = ({"event": "agent_end", "session": self._id, "agent": name, "branch": branch},)
-        return Call(request, hashes, at, answer, (), after)
+        took = fields.seconds(path, line, row, "api_time")
+        return Call(request, hashes, at, answer, (), after, took=took)
 
     def _blocks(self, row: Row) -> list[int]:
         shift = self._shift

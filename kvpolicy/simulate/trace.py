@@ -42,6 +42,10 @@ class Call:
     (from the trace's start); `answer` when it is over. `before` and `after`: events `{"event": name, owner fields…}`
     that happened since the previous call, and right after this one. seen: leading blocks that any earlier call of
     the trace had (an infinite cache would hit them).
+
+    For the closed loop, where calls take time: took: how long the call took where it was recorded, None for unknown.
+    pause: seconds from the end of what it waits for to this call, where stated. waits_for: ids of the calls that have
+    to end first, where stated (a join of branches).
     """
 
     request: Request
@@ -51,6 +55,9 @@ class Call:
     before: tuple[Mapping[str, object], ...] = ()
     after: tuple[Mapping[str, object], ...] = ()
     seen: int = 0
+    took: float | None = None
+    pause: float | None = None
+    waits_for: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True)
