@@ -57,6 +57,11 @@ class Run:
         for told in log:
             self._append(told)
 
+    @property
+    def untold(self) -> bool:
+        """Whether it stands at the beginning: nothing of its steps was told."""
+        return not self._log and self.over is None and self._before is None
+
     def tell(self, told: Told) -> list[Ended]:
         """Take a step told. Returns the steps that ended by it, those that are known for the first time."""
         if self.over is not None:

@@ -14,13 +14,14 @@ from kvpolicy.workflow.chance import visit_probability
 from kvpolicy.workflow.edge_history import EdgeHistory
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.named import NamedGraphs
 from kvpolicy.workflow.position import Position
 from kvpolicy.workflow.run import Run
+from kvpolicy.workflow.run_keys import RunKey, key_of, key_stated, keys_of, text_of
 from kvpolicy.workflow.standing import Standing, Told
 
 SILENT_S = 3600.0  # a run of which nothing was heard for so long says nothing any more, until something is heard again
 
-_Key = tuple[str | None, str | None]
 _MOST_RUNS, _MOST_MARKS = 100_000, 20_000_000  # marks: nodes and edges of all runs' graphs
 _MOST_GRAPHS = 256
 _TOLD = ("step_start", "step_end", "barrier", "branch_pruned", "branch_start", "resume")
@@ -28,17 +29,18 @@ _ABOUT_BRANCHES = ("branch_start", "resume")  # they matter for a branch that wa
 
 
 class Runs:
-    """All runs; `graph` None: only the times of steps are known."""
+    """All runs; `graph`: of those that name no workflow of `named`; None: only the times of steps are known."""
 
     def __init__(self, graph: Graph | None) -> None:
         self.graph = graph
-        self.fresh = Standing(graph)  # where every run begins
+        self.fresh = Standing(graph)  # where every run begins that names no workflow
+        self.named = NamedGraphs()
         self._known: dict[object, Graph] = {}  # by shape; the longest undescribed first
         self._histories: dict[Graph | None, EdgeHistory] = {}
         if graph is not None:
             self._know(graph)
-        self._runs: dict[_Key, Run] = {}  # the longest unheard-of first
-        self._silent: dict[_Key, Run] = {}
+        self._runs: dict[RunKey, Run] = {}  # the longest unheard-of first
+        self._silent: dict[RunKey, Run] = {}
         self._most = _most_runs(graph)
 
     def describe(self, graph: Graph) -> None:
@@ -50,6 +52,12 @@ class Runs:
             self.fresh = Standing(graph)
             self._most = _most_runs(graph)
 
+    def name(self, name: str, graph: Graph, tenant: str | None = None) -> bool:
+        """The workflow of the runs that begin from now on under this name (of a tenant; None: of all). Returns whether
+        the name was new. Raises InputFault where there are too many."""
+        self._most = min(self._most, _most_runs(graph))
+        return self.named.put(tenant, name, self._know(graph))
+
     # --- what happens -------------------------------------------------------------------------------------
 
     def observe(self, event: Event, owners: Iterable[Owner]) -> list[tuple[str | None, str | None, float]]:
@@ -57,17 +65,17 @@ class Runs:
         name, attributes = event.name, event.attributes
         counts = self._counts(attributes)
         over = name == "workflow_end"
-        branch = _text(attributes.get("branch"))
+        branch = text_of(attributes.get("branch"))
         idle = name not in _TOLD or (name in _ABOUT_BRANCHES and branch is None)
         if idle and not counts and not over:
             if self._runs or self._silent:
                 for each in owners:
                     self.heard(each, event.at)
             return []
-        keys: dict[_Key, Owner | None] = {_key_of(owner): owner for owner in owners}
+        keys: dict[RunKey, Owner | None] = {key_of(owner): owner for owner in owners}
         if not keys:
-            keys = {_key_stated(attributes): None}
-        node = _text(attributes.get("node")) or _text(attributes.get("agent"))
+            keys = {key_stated(attributes): None}
+        node = text_of(attributes.get("node")) or text_of(attributes.get("agent"))
         count = attributes.get("count")
         behind = count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
         ended = []
@@ -84,11 +92,16 @@ class Runs:
             ended += [(key[0], of, seconds) for of, seconds in run.tell(told)]
         return ended
 
-    def arrived(self, owner: Owner, node: str | None, now: float) -> None:
-        """A request of `node` arrived."""
-        key = _key_of(owner)
+    def arrived(self, owner: Owner, node: str | None, now: float, workflow: object = None) -> None:
+        """A request of `node` arrived, whose run follows `workflow`, where a graph of that name is known."""
+        key = key_of(owner)
         known = self._runs.get(key) or self._silent.get(key)
-        if self.graph is None or node is None or self.graph.find(node) is None:
+        named = None if workflow is None else self.named.find(owner.tenant, workflow)
+        if named is not None and (known is None or known.untold):
+            known = self._runs[key] = Run(named, now)
+            self._silent.pop(key, None)
+        graph = self.graph if known is None else known.graph
+        if graph is None or node is None or graph.find(node) is None:
             if known is not None:
                 self._take(key, now, owner)
             return
@@ -101,12 +114,12 @@ class Runs:
         run = self._find(owner)
         if run is None or run.explicit or node not in run.standing.started:
             return None
-        self._take(_key_of(owner), now, owner)
+        self._take(key_of(owner), now, owner)
         return next((seconds for _, seconds in run.tell(Told(now, "step_end", node, guessed=True))), None)
 
     def heard(self, owner: Owner, now: float) -> None:
         """The owner's run goes on, as something else of it shows; one that is not known begins nowhere."""
-        key = _key_of(owner)
+        key = key_of(owner)
         if key in self._runs or key in self._silent:
             self._take(key, now, owner)
 
@@ -125,7 +138,7 @@ class Runs:
     def forget(self, owner: Owner, others: bool) -> None:
         """The owner is no more; its run is over if no `others` of it are known."""
         if not others:
-            key = _key_of(owner)
+            key = key_of(owner)
             run = self._runs.pop(key, None) or self._silent.pop(key, None)
             if run is not None:
                 self._count(key, run)
@@ -181,13 +194,13 @@ class Runs:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _due(self, now: float) -> Iterable[tuple[_Key, Run]]:
+    def _due(self, now: float) -> Iterable[tuple[RunKey, Run]]:
         for key, run in self._runs.items():
             if run.heard + SILENT_S > now:
                 return
             yield key, run
 
-    def _count(self, key: _Key, run: Run) -> None:
+    def _count(self, key: RunKey, run: Run) -> None:
         history = self._histories.get(run.graph)
         if history is not None:
             history.add(key[0], run)
@@ -204,12 +217,11 @@ class Runs:
 
     def _counts(self, attributes: Mapping[str, object]) -> dict[str, int]:
         """Counts of fan-outs that the event tells, by the name after `*`."""
-        if self.graph is None or not self.graph.counts:
-            return {}
-        told = {name: attributes.get(name) for name in self.graph.counts}
+        names = (frozenset() if self.graph is None else self.graph.counts) | self.named.counts
+        told = {name: attributes.get(name) for name in names}
         return {n: v for n, v in told.items() if isinstance(v, int) and not isinstance(v, bool) and v >= 0}
 
-    def _take(self, key: _Key, at: float, owner: Owner | None) -> Run:
+    def _take(self, key: RunKey, at: float, owner: Owner | None) -> Run:
         """The run of a key, from now on the latest; the longest unheard-of leaves where there are too many."""
         run = self._runs.pop(key, None) or self._silent.pop(key, None) or Run(self.graph, at)
         run.heard, run.owner = max(run.heard, at), owner or run.owner
@@ -220,31 +232,12 @@ class Runs:
         return run
 
     def _find(self, owner: Owner) -> Run | None:
-        return next((run for key in _keys(owner) if (run := self._runs.get(key)) is not None), None)
+        return next((run for key in keys_of(owner) if (run := self._runs.get(key)) is not None), None)
 
     def _is_silent(self, owner: Owner) -> bool:
-        return bool(self._silent) and any(key in self._silent for key in _keys(owner))
+        return bool(self._silent) and any(key in self._silent for key in keys_of(owner))
 
 
 def _most_runs(graph: Graph | None) -> int:
     size = 1 if graph is None else 1 + len(graph.names) + len(graph.edges)
     return max(1000, min(_MOST_RUNS, _MOST_MARKS // size))
-
-
-def _keys(owner: Owner) -> list[_Key]:
-    """Under which its run may be known: events need not state the tenant, or more than that."""
-    names = dict.fromkeys((owner.run, owner.session, None))
-    return [(tenant, name) for tenant in (owner.tenant, None) for name in names]
-
-
-def _key_of(owner: Owner) -> _Key:
-    return owner.tenant, owner.run if owner.run is not None else owner.session
-
-
-def _key_stated(attributes: Mapping[str, object]) -> _Key:
-    tenant, run, session = (_text(attributes.get(field)) for field in ("tenant", "run", "session"))
-    return tenant, run if run is not None else session
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

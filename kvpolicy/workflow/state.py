@@ -117,7 +117,7 @@ class RunState(Moment):
         elif phases.phase != RUNNING:
             self._moves.enter(life, RUNNING, at)
         life.turns += not known
-        self.runs.arrived(life.owner, life.place(), at)
+        self.runs.arrived(life.owner, life.place(), at, request.attributes.get("workflow"))
         return changed
 
     def touched(self, request_id: str, now: float) -> tuple[Owner, ...]:
