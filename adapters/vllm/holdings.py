@@ -30,14 +30,14 @@ class Holdings:
             raise ValueError("prefix caching is off")
         self.main = next((g for g in groups if type(g).__name__ == "FullAttentionManager"), groups[0])
         self.others = tuple(group for group in groups if group is not self.main)
-        self.unit: int = self.main.block_size
+        self.unit = int(self.main.block_size)
         self.step: int = max(1, self.unit // self.pool.hash_block_size)
         self.suffix: bytes = int(self.main.kv_cache_group_id).to_bytes(4, "big")
 
     @property
     def capacity(self) -> int:
         """Prompt blocks that fit at most: with several groups each prompt block takes one block of each, at most."""
-        return max(1, (self.pool.num_gpu_blocks - 1) // (1 + len(self.others)))
+        return max(1, (int(self.pool.num_gpu_blocks) - 1) // (1 + len(self.others)))
 
     def hashes(self, request: Any) -> list[Any]:
         """Hashes of a request's full blocks so far, as the engine computed them: LoRA, salt and images included."""

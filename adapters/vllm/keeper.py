@@ -185,7 +185,7 @@ class Keeper:
         self._heed(now)
 
     def _bind_touch(self, queue: RankedQueue) -> None:
-        stock = getattr(self.pool, "touch", None)
+        stock: Any = getattr(self.pool, "touch", None)
         if getattr(stock, "__qualname__", "") == "BlockPool.touch" and self.pool.metrics_collector is None:
             queue.stock_touch = stock
             self.pool.touch = queue.touch

@@ -117,7 +117,8 @@ class RankedQueue:
                 queued = segment.queued
                 last = queued.pop()
                 if last == i:
-                    state[i] = run = segment.run
+                    run: Any = segment.run
+                    state[i] = run
                     gone += 1
                     block.ref_cnt = 1
                     if not queued:
@@ -290,7 +291,8 @@ class RankedQueue:
         return taken
 
     def _take_live(self, segment: Segment, count: int) -> list[int]:
-        state, queued, taken = self._state, segment.queued, []
+        state, queued = self._state, segment.queued
+        taken: list[int] = []
         end = 0
         for i in queued:
             if len(taken) == count:
@@ -415,7 +417,7 @@ class RankedQueue:
         state = self._state
         at = None if cursor is None else state[cursor]
         start = 0
-        if at is None and cursor is None:
+        if cursor is None:
             yield from self._front[::-1]
         elif at is FRONT:
             yield from self._front[: self._front.index(cursor)][::-1]

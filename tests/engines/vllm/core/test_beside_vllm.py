@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 CHECKOUT = Path(__file__).resolve().parents[4]
@@ -32,6 +33,10 @@ def test_what_kvpolicy_declares_fits_what_vllm_brings() -> None:
     assert "torch" in here
 
 
+@pytest.mark.skipif(
+    not list((Path(sys.prefix) / "lib").glob("python*/site-packages/torch")),
+    reason="what vLLM asks for lies in another environment, which pip does not see from here",
+)
 def test_installing_it_with_all_that_it_asks_for_changes_no_package_that_is_there() -> None:
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-build-isolation", str(CHECKOUT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
