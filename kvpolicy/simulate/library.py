@@ -19,6 +19,7 @@ from kvpolicy.simulate.lines import sha256_of
 from kvpolicy.simulate.read import FileTrace
 from kvpolicy.simulate.session_numbers import SESSION_NUMBERS
 from kvpolicy.simulate.trace import Trace
+from kvpolicy.simulate.workloads.catalogue import WORKLOADS, workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,12 @@ def find(name: str, how: Interleaving, seed: int | None = None) -> tuple[Trace, 
     how: for sessions. seed: None for the name's own. Raises InputFault for what is neither file nor name.
     """
     path = Path(name)
+    if not path.exists() and name in WORKLOADS:
+        return workload(name, seed), None
     if path.exists() or name not in (*KNOWN, GENERATED):
         if not path.exists() and "/" not in name and "." not in name:
-            raise InputFault(f"{name}: neither a file nor a known trace; known are {', '.join((*KNOWN, GENERATED))}")
+            names = ", ".join((*KNOWN, GENERATED, *WORKLOADS))
+            raise InputFault(f"{name}: neither a file nor a known trace; known are {names}")
         return FileTrace(path, name, how if seed is None else replace(how, seed=seed)), None
     own_seed = DERIVED.seed if seed is None else seed
     if name == GENERATED:

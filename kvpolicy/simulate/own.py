@@ -33,6 +33,7 @@ SCHEMA: dict[str, object] = {
             "block_size": {"type": "integer", "minimum": 1, "description": "tokens per block"},
             "time_unit": {"enum": list(SECONDS_PER)},
             "label": {"type": "string", "description": "where the trace comes from"},
+            "workflow": {"type": "object", "description": "the graph of its runs, as `kvp graph` reads it"},
         },
     },
     "call": {
@@ -114,6 +115,7 @@ def calls(path: Path, rows: Iterator[tuple[int, Row]], first: tuple[int, Row], f
         raise InputFault(f"{path}:{line}: block_size is 0; it is the tokens of one block, such as 16")
     if "time_unit" not in header:
         raise InputFault(f"{path}:{line}: time_unit is missing; state one of {', '.join(SECONDS_PER)}")
+    facts.workflow = _object(path, line, header, "workflow") or None
     label = fields.text(path, line, header, "label")
     facts.label = label or facts.label
     clock = Clock(path, line, header, unit="s", key="at")

@@ -7,6 +7,7 @@ decision. Reads calls, drives `steering`, gives hits to the tally.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import perf_counter
 
 from kvpolicy.policy.policy import Policy
@@ -15,21 +16,34 @@ from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import END_TURN, Call
 from kvpolicy.steering import Steering
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.graph import Graph
 
 
 class Replay:
-    """One policy (None: the engine's own order) on one pool of `capacity` blocks."""
+    """One policy (None: the engine's own order) on one pool of `capacity` blocks, and of `cpu_blocks` below it.
+    workflow: the graph of the trace's runs. Raises InputFault for a bad graph."""
 
-    def __init__(self, policy: Policy | None, capacity: int, block_size: int, tally: Tally) -> None:
-        self.steering = Steering(policy, Pool(capacity, block_size=block_size))
+    def __init__(
+        self,
+        policy: Policy | None,
+        capacity: int,
+        block_size: int,
+        tally: Tally,
+        workflow: Mapping[str, object] | None = None,
+        cpu_blocks: int = 0,
+    ) -> None:
+        self.steering = Steering(policy, Pool(capacity, block_size=block_size, cpu_blocks=cpu_blocks))
+        if workflow is not None:
+            self.steering.describe(Graph.sound(workflow))
         self.tally = tally
 
     def feed(self, call: Call) -> None:
         """One call: the events before it, the request, its answer, the events after it."""
         steering, request, now = self.steering, call.request, call.at
         began = perf_counter()
-        for event in call.before:
-            steering.event(_event(event, now), now)
+        for row in call.before:
+            event = _event(row, now)
+            steering.event(event, min(event.at, now))
         outcome = steering.request(request, call.hashes, now)
         answer = call.answer
         # INVARIANT: nothing of `answer` or `after` is read before the request is done.
@@ -38,8 +52,8 @@ class Replay:
         steering.finish(
             request.id, now, tool_calls=tool_calls, finished=finished, output_tokens=answer.output_tokens or None
         )
-        for event in call.after:
-            steering.event(_event(event, now), now)
+        for row in call.after:
+            steering.event(_event(row, now), now)
         tally = self.tally
         tally.wall_s += perf_counter() - began
         tally.evictions += len(outcome.evicted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ class Run:
 class Runs:
     """The runs of one process over one trace."""
 
-    def __init__(self, runs: list[Run], block_size: int) -> None:
+    def __init__(self, runs: list[Run], block_size: int, workflow: Mapping[str, object] | None = None) -> None:
         self._tallies = [Tally(run.contender.name, run.contender.baseline, run.capacity) for run in runs]
         self._feeds: list[Callable[[Call], None]] = []
         self._oracles: list[tuple[Run, Tally]] = []
@@ -44,7 +44,7 @@ class Runs:
             else:
                 from kvpolicy.simulate.replay import Replay  # the whole engine: only where a run needs it
 
-                replay = Replay(run.contender.policy(), run.capacity, block_size, tally)
+                replay = Replay(run.contender.policy(), run.capacity, block_size, tally, workflow)
                 self._replays.append(replay)
                 self._feeds.append(replay.feed)
         self._keeps_history = bool(self._oracles)

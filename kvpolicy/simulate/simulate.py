@@ -102,7 +102,7 @@ def _part(trace: Trace, runs: list[Run], progress: Progress | None) -> tuple[Fac
     facts = Facts()
     calls = trace.calls(facts, progress)
     first = next(calls)
-    live = Runs(runs, first.request.block_size)
+    live = Runs(runs, first.request.block_size, facts.workflow)
     live.feed(first)
     for call in calls:
         live.feed(call)

@@ -62,7 +62,8 @@ class Call:
 
 @dataclass(slots=True)
 class Facts:
-    """What a whole trace holds; complete when its last call has been read. `label` says where it comes from."""
+    """What a whole trace holds; complete when its last call has been read. `label` says where it comes from.
+    workflow: the graph of its runs as JSON, known before the first call, where the trace brings one."""
 
     block_size: int = 0
     requests: int = 0
@@ -76,6 +77,7 @@ class Facts:
     form: str = ""
     label: str = ""
     notices: list[Notice] = field(default_factory=list)
+    workflow: Mapping[str, object] | None = None
 
     def count(self, call: Call) -> None:
         """One more call, its `seen` known."""
