@@ -107,7 +107,8 @@ def test_blocks_are_shared_exactly_where_the_text_is(
     one: list[tuple[str | None, int]], two: list[tuple[str | None, int]]
 ) -> None:
     """Token by token: two blocks have one id only if all tokens up to their end are the same and somebody else's
-    too.""" blocks = Blocks(4)
+    too."""
+    blocks = Blocks(4)
     seen: list[tuple[list[object], list[int]]] = []
     for number, pieces in enumerate((one, two)):
         prompt, tokens = Prompt(blocks), list[object]()
