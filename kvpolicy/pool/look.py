@@ -46,6 +46,19 @@ def along(root: Run, hashes: list[BlockHash], count: int) -> Iterator[tuple[int,
         run, at = child, at + same
 
 
+def survey(root: Run, hashes: list[BlockHash], count: int) -> tuple[int, int, int]:
+    """Of the first `count` blocks of a prompt: the leading ones resident, those of them that requests hold, those of
+    them on the first tier."""
+    resident = held = first = 0
+    for end, run in along(root, hashes, count):
+        resident = end
+        if run.refs:
+            held = end
+        if not run.tier.level:
+            first = end
+    return resident, held, first
+
+
 def _view(run: Run, place: int, now: float) -> BlockView:
     return BlockView(
         rank=run.rank,

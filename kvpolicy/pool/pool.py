@@ -121,6 +121,11 @@ class Pool(Marking):
         Renews nothing."""
         return look.stretches(self._root, as_list(hashes), count, self.now)
 
+    def survey(self, hashes: Sequence[BlockHash], count: int) -> tuple[int, int, int]:
+        """Of the first `count` blocks of a prompt: the leading ones resident, those of them that requests hold, those
+        of them on the GPU. Renews nothing."""
+        return look.survey(self._root, as_list(hashes), count)
+
     def eviction_order(self, count: int | None = None) -> list[BlockHash]:
         """The next `count` cached blocks to leave (None: all), were nothing to change until then."""
         return [block_hash for block_hash, _ in look.order(self.gpu, count)]

@@ -84,13 +84,16 @@ class Ending(Requests):
         self._heed(now)
         return running.lease.length
 
-    def resume(self, request_id: str, now: float) -> Lease | None:
+    def resume(self, request_id: str, now: float, *, blocks: int | None = None) -> Lease | None:
         """A preempted request goes on: what is left of its blocks is used again (`hits` of the new lease), the rest
-        computed anew. None for a request that is not preempted."""
+        computed anew: up to `blocks` at once (None: as far as it was), `progress` brings what follows. None for a
+        request that is not preempted."""
         self.advance(now)
         running = self.running.get(request_id)
         if running is None or not running.lease.released:
             return None
+        if blocks is not None:
+            running.computed = min(blocks, len(running.hashes))
         running.lease = lease = self.pool.acquire(running.hashes[: running.computed], now)
         try:
             if running.leads is not None:

@@ -8,6 +8,7 @@ A step that computes n tokens (prompt chunks and one token for each answer that 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from kvpolicy.faults import InputFault
 
@@ -86,7 +87,8 @@ def engine_model(text: str) -> EngineModel:
         key, sign, value = change.partition("=")
         if key not in _CHANGES or not sign:
             raise InputFault(f"--engine-model {text}: '{change}' is no change; write KEY=VALUE, {', '.join(_CHANGES)}")
-        model = replace(model, **{key: _number(text, key, value)})
+        changed: dict[str, Any] = {key: _number(text, key, value)}
+        model = replace(model, **changed)
     if model.step_s(1) <= 0:
         raise InputFault(f"--engine-model {text}: a step takes no time; overhead_s or token_s has to be above 0")
     return model
