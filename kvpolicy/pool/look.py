@@ -50,8 +50,8 @@ def survey(root: Run, hashes: list[BlockHash], count: int) -> tuple[int, int, in
     """Of the first `count` blocks of a prompt: the leading ones resident, those of them that requests hold, those of
     them on the first tier."""
     resident = held = first = 0
-    for end, run in along(root, hashes, count):
-        resident = end
+    for reach, run in along(root, hashes, count):
+        resident = end = min(reach, count)
         if run.refs:
             held = end
         if not run.tier.level:
