@@ -1,39 +1,184 @@
 """Serving an ASGI application: a socket of its own, one JSON line when it is ready, a clean end at SIGTERM.
 
-What `kvp engine` and `kvp serve` have in common. Needs the extra `serve` (uvicorn).
+What `kvp engine` and `kvp serve` have in common. Connections whose request's head is too long, or does not come, are
+ended here: no application sees them. Needs the extra `serve` (uvicorn, httptools).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import socket
+import ssl
 import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import orjson
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kvpolicy.faults import InputFault
 
 BACKLOG = 2048
+GRACE_S = 2  # for connections, once the application has said that nothing is left to wait for
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of a connection. header_bytes: of a request's head; header_s: seconds for it to come; clients: at once."""
+
+    header_bytes: int = 64 << 10
+    header_s: float = 30.0
+    clients: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM. client_ca: only clients with a certificate of it are let in."""
+
+    cert: str
+    key: str | None = None
+    client_ca: str | None = None
+
+
+class _TooLong(Exception):
+    """A head beyond its bound."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """A connection with bounds: uvicorn's own has none for the head of a request."""
+
+    bounds = Bounds()
+    _late: asyncio.TimerHandle | None = None
+    _head: int | None = 0  # bytes of the head that is coming, None between its end and the next request's first byte
+    _long = False
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head is not None and self.parser is not None:  # one header line alone may go on without an end
+            self._head += len(data)
+            if self._head > 2 * self.bounds.header_bytes and not self.transport.is_closing():
+                self._long = True
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head = 0
+        if self._late is None:
+            self._arm()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._counted(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._counted(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        self._disarm()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """A refusal in JSON, as the application's own are."""
+        if self.transport.is_closing():
+            return
+        status, text = (431, "the headers are too long") if self._long else (400, "this is no HTTP request")
+        self._refuse(status, text)
+
+    def _counted(self, size: int) -> None:
+        self._long = self._long or size > self.bounds.header_bytes
+        if self._long:
+            raise _TooLong
+
+    def _arm(self) -> None:
+        self._late = self.loop.call_later(self.bounds.header_s, self._is_late)
+
+    def _disarm(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _is_late(self) -> None:
+        self._late = None
+        if self._head and not self.transport.is_closing():
+            self._refuse(408, "the head of the request did not come in time")
+        elif self._head is not None:
+            self.transport.close()
+
+    def _refuse(self, status: int, text: str) -> None:
+        error = {"type": "invalid_request_error", "message": text, "param": None, "code": None}
+        data = orjson.dumps({"error": error})
+        head = (
+            f"HTTP/1.1 {status} Refused\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(data)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + data)
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
-    """One that says on stdout where it listens, once it does."""
+    """One that says on stdout where it listens, once it does, and that waits at a stop for what the application
+    says."""
 
-    def __init__(self, config: uvicorn.Config, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, url: str, stopping: Callable[[], Awaitable[None]] | None) -> None:
         super().__init__(config)
-        self._url = url
+        self._url, self._stopping = url, stopping
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wait: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         if self.started:
             print(orjson.dumps({"url": self._url, "pid": os.getpid()}).decode(), flush=True)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal lets running requests end; a second one does not."""
+        if self._stopping is None or self._loop is None or self._wait is not None or sig == signal.SIGINT:
+            super().handle_exit(sig, frame)
+            return
+        self._captured_signals.append(sig)
+        self._loop.call_soon_threadsafe(self._begin_stop)
 
-def serve(app: Any, host: str, port: int, *, tls: dict[str, Any] | None = None, **settings: Any) -> int:
-    """Serve `app` until SIGTERM or SIGINT; returns an exit status. tls: `ssl_certfile`, `ssl_keyfile`. Raises
-    InputFault where the address cannot be had."""
+    def _begin_stop(self) -> None:
+        assert self._loop is not None
+        if self._wait is None:
+            self._wait = self._loop.create_task(self._stop())
+
+    async def _stop(self) -> None:
+        try:
+            if self._stopping is not None:
+                await self._stopping()
+        finally:
+            self.should_exit = True
+
+
+def serve(
+    app: Any,
+    host: str,
+    port: int,
+    *,
+    tls: Tls | None = None,
+    bounds: Bounds | None = None,
+    stopping: Callable[[], Awaitable[None]] | None = None,
+    **settings: Any,
+) -> int:
+    """Serve `app` until SIGTERM or SIGINT; returns an exit status. stopping: awaited at SIGTERM while the socket still
+    listens. Raises InputFault where the address cannot be had or a certificate cannot be read."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -45,13 +190,31 @@ def serve(app: Any, host: str, port: int, *, tls: dict[str, Any] | None = None, 
     bound = listener.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{bound}"
+    limits = bounds or Bounds()
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, lifespan="on", timeout_keep_alive=75,
-        **(tls or {}), **settings,
+        http=type("Bounded", (_Protocol,), {"bounds": limits}), ws="none", server_header=False,
+        limit_concurrency=limits.clients, timeout_graceful_shutdown=None if stopping is None else GRACE_S,
+        **settings,
     )  # fmt: skip
-    server = _Server(config, url)
+    if tls is not None:
+        config.load()
+        config.ssl = _context(tls)
+    server = _Server(config, url, stopping)
     server.run(sockets=[listener])
     if not server.started:
         print("kvp: the server did not start", file=sys.stderr)
         return 2
     return 0
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(tls.cert, tls.key)
+        if tls.client_ca is not None:
+            context.load_verify_locations(tls.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as fault:
+        raise InputFault(f"certificates cannot be read from {tls.cert}, {tls.key}, {tls.client_ca}: {fault}") from None
+    return context

@@ -17,8 +17,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--upstream URL… [--policy P] [--mode M] [--config FILE] [--host H] [--port N]`."""
-    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
+    parser.add_argument("--host", help="default: 127.0.0.1")
+    parser.add_argument("--port", type=int, help="0 takes a free one (default)")
     parser.add_argument("--upstream", action="append", default=[], metavar="URL", help="an engine; may be repeated")
     parser.add_argument("--policy", metavar="P", help="a .kvp file, or a packaged policy; default: coding_agent")
     parser.add_argument("--mode", choices=("off", "shadow", "enforce"), help="default: enforce")
@@ -37,15 +37,18 @@ def run(args: argparse.Namespace) -> int:
         print(hash_key(sys.stdin.readline().strip()))
         return 0
     try:
-        from kvpolicy.listening import serve
+        from kvpolicy.listening import Bounds, Tls, serve
         from kvpolicy.service.assembly import assemble
     except ImportError as fault:
         raise InputFault(f"kvp serve needs {fault.name}: pip install 'kvpolicy[serve]'") from None
     config = read(args)
-    if config.open and args.host not in LOOPBACK:
-        raise InputFault(f"without tenants and keys only loopback is listened on, not {args.host}: see --config")
-    app, _ = assemble(config)
-    return serve(app, args.host, args.port)
+    listen, limits = config.listen, config.limits
+    if config.open and listen.host not in LOOPBACK:
+        raise InputFault(f"without tenants and keys only loopback is listened on, not {listen.host}: see --config")
+    app, gateway = assemble(config)
+    tls = None if listen.cert_file is None else Tls(listen.cert_file, listen.key_file, listen.client_ca_file)
+    bounds = Bounds(limits.header_bytes, limits.header_s, limits.clients)
+    return serve(app, listen.host, listen.port, tls=tls, bounds=bounds, stopping=gateway.stop)
 
 
 def read(args: argparse.Namespace) -> Any:
@@ -63,6 +66,11 @@ def read(args: argparse.Namespace) -> Any:
         document["upstream"] = [{"url": url} for url in args.upstream]
     if not document.get("upstream"):
         raise InputFault("an engine is needed: --upstream http://127.0.0.1:8000, or [[upstream]] in --config")
+    listen = document.setdefault("listen", {})
+    if args.host is not None:
+        listen["host"] = args.host
+    if args.port is not None:
+        listen["port"] = args.port
     policy = document.setdefault("policy", {})
     if args.policy is not None:
         policy["name"] = args.policy

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -19,6 +19,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.service.config import Config
 from kvpolicy.service.edge import Refusal
 from kvpolicy.service.exchange import Stage
+from kvpolicy.service.isolation import Mint
 from kvpolicy.service.proxy import Proxy
 from kvpolicy.service.tenants import Tenants
 from kvpolicy.service.upstreams import Upstreams
@@ -33,19 +34,39 @@ class Gateway:
     upstreams: Upstreams
     tenants: Tenants
     clock: Callable[[], float] = time.monotonic
+    checks: list[Callable[[], str | None]] = field(default_factory=list)
+
+    def unready(self) -> str | None:
+        """Why requests should not come here; None: they should. checks: other parts' own answers."""
+        if self.proxy.draining:
+            return "draining"
+        if self.upstreams.resting(self.clock()):
+            return "no upstream takes connections"
+        return next((why for check in self.checks if (why := check()) is not None), None)
+
+    async def stop(self) -> None:
+        """Take no new requests, and wait for those that run, as long as the configuration says."""
+        self.proxy.draining = True
+        ends = self.clock() + self.config.limits.drain_s
+        while self.proxy.running and self.clock() < ends:
+            await asyncio.sleep(0.05)
 
 
 def make_gateway(
-    config: Config, stages: Sequence[Stage] = (), clock: Callable[[], float] = time.monotonic
+    config: Config,
+    stages: Sequence[Stage] = (),
+    clock: Callable[[], float] = time.monotonic,
+    mint: Mint | None = None,
 ) -> tuple[FastAPI, Gateway]:
-    """The application and what is behind it. Raises InputFault for a configuration that cannot be."""
+    """The application and what is behind it. mint: salts. Raises InputFault for a configuration that cannot be."""
     tenants, upstreams = Tenants(config), Upstreams(config.upstream, config.limits)
-    gateway = Gateway(config, Proxy(config, tenants, upstreams, stages, clock), upstreams, tenants, clock)
+    gateway = Gateway(config, Proxy(config, tenants, upstreams, stages, clock, mint), upstreams, tenants, clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await drain(gateway)
+        await gateway.stop()
+        await gateway.upstreams.close()
 
     app = FastAPI(title="kvpolicy", version=__version__, lifespan=lifespan)
     app.add_exception_handler(Refusal, _refused)
@@ -59,9 +80,8 @@ def make_gateway(
     @app.get("/readyz")
     async def readyz() -> Response:
         """Whether requests should come here."""
-        if gateway.proxy.draining:
-            return Response("draining\n", 503, media_type="text/plain")
-        return Response("ok\n", media_type="text/plain")
+        why = gateway.unready()
+        return Response(f"{why or 'ok'}\n", 503 if why else 200, media_type="text/plain")
 
     return app, gateway
 
@@ -80,12 +100,3 @@ async def _refused(_: Request, fault: Exception) -> Response:
     headers = fault.headers if isinstance(fault, Refusal) else {}
     error = {"type": kind, "message": str(fault), "param": None, "code": None}
     return Response(orjson.dumps({"error": error}), status, headers, "application/json")
-
-
-async def drain(gateway: Gateway) -> None:
-    """Take no new requests, and wait for those that run, as long as the configuration says."""
-    gateway.proxy.draining = True
-    ends = gateway.clock() + gateway.config.limits.drain_s
-    while gateway.proxy.running and gateway.clock() < ends:
-        await asyncio.sleep(0.05)
-    await gateway.upstreams.close()

@@ -47,7 +47,7 @@ def assemble(config: Config, clock: Callable[[], float] = time.monotonic) -> tup
     doctor = Doctor(secret)
     journal = None if config.log.decisions is None else Journal(config.log.decisions, config.log.sample, secret, clock)
     stages: list[Stage] = [decisions, doctor, *(() if journal is None else (journal,))]
-    app, gateway = make_gateway(config, stages, clock)
+    app, gateway = make_gateway(config, stages, clock, partial(mint, secret))
     metrics = Metrics()
     metrics.watch(Parts(metrics, {"proxy": gateway.proxy, "decisions": decisions, "holding": holding}))
     decisions.metrics = metrics

@@ -10,8 +10,9 @@ import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kvpolicy import words
 from kvpolicy.faults import InputFault
@@ -19,6 +20,18 @@ from kvpolicy.units import parse_duration
 
 Mode = Literal["off", "shadow", "enforce"]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
+# Routes by which vLLM and SGLang are operated: one client would act on all.
+CLOSED = (
+    "/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache", "/flush_cache", "/clear_hicache_storage_backend",
+    "/sleep", "/wake_up", "/is_sleeping", "/pause", "/resume", "/is_paused", "/collective_rpc", "/scale_elastic_ep",
+    "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/load_lora_adapter", "/unload_lora_adapter",
+    "/start_profile", "/stop_profile", "/server_info", "/get_server_info", "/set_internal_state", "/abort_request",
+    "/abort_requests", "/init_weights_update_group", "/update_weights", "/update_weights_from_disk",
+    "/update_weights_from_tensor", "/update_weights_from_distributed", "/get_weights_by_name",
+    "/release_memory_occupation", "/resume_memory_occupation", "/pause_generation", "/continue_generation",
+    "/open_session", "/close_session", "/configure_logging", "/start_expert_distribution_record",
+    "/stop_expert_distribution_record", "/dump_expert_distribution_record",
+)  # fmt: skip
 
 
 class _Section(BaseModel):
@@ -27,7 +40,8 @@ class _Section(BaseModel):
 
 class Upstream(_Section):
     """An engine. url: its base address. carrier: how a request's directives reach it. channel: address of its control
-    channel, events: of its KV events with replay. models: names it serves; empty: any."""
+    channel, events: of its KV events with replay. models: names it serves; empty: any. ca_file: whom https is believed
+    (default: the system's list); cert_file, key_file: our own certificate, where the engine asks for one."""
 
     url: Text
     name: str | None = None
@@ -39,12 +53,17 @@ class Upstream(_Section):
     models: tuple[str, ...] = ()
     block_size: Annotated[int, Field(ge=1)] | None = None  # None: asked from the engine
     ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
 
     @field_validator("url")
     @classmethod
     def _address(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("an address that begins with http:// or https:// is needed")
+        if parts.query or parts.fragment or parts.username is not None:
+            raise ValueError("an address of host, port and path alone is needed")
         return value.rstrip("/")
 
 
@@ -80,28 +99,36 @@ class TenantSection(_Section):
 
 
 class Jwt(_Section):
-    """Tokens instead of keys: the tenant is the value of `claim`."""
+    """Tokens instead of keys: the tenant is the value of `claim`, its plan that of `plan_claim`. key_file: a public key
+    in PEM, or for HS256 the shared secret."""
 
     key_file: Text
     algorithms: tuple[str, ...] = ("RS256",)
     audience: str | None = None
     issuer: str | None = None
     claim: str = "tenant"
+    plan_claim: str | None = None
 
 
 class PolicySection(_Section):
     """name: a file or a packaged policy. share: the part of owners for whom it is in force, the rest is shadowed.
-    models: other policies by model. offered: those that a client may ask for by name."""
+    models: other policies by model. offered: those that a client may ask for by name. canary: other policies for a part
+    of owners each (0.1 is a tenth of them), for tenants without a policy of their own."""
 
     name: Text = "coding_agent"
     mode: Mode = "enforce"
     share: Annotated[float, Field(ge=0, le=1)] = 1.0
     models: dict[str, str] = {}
     offered: tuple[str, ...] = ()
+    canary: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
 
 
 class Limits(_Section):
-    """Bounds of one request, and times. Seconds, bytes."""
+    """Bounds of one request, and times. Seconds, bytes. decide_within_s: then a request goes on without a plan.
+    header_s, body_s: from a request's first byte to the end of its head, of its body; client_idle_s: without a byte of
+    the body, or with an answer that the client does not take. keepalive_s: how long a connection to an engine is kept
+    unused: shorter than the engine keeps it (uvicorn's 5 s), else a request meets one that is just being closed.
+    clients: connections at once, connections: to one engine. drain_s: after SIGTERM, for requests that run."""
 
     body_bytes: Annotated[int, Field(ge=1024)] = 64 << 20
     header_bytes: Annotated[int, Field(ge=1024)] = 32 << 10
@@ -109,9 +136,39 @@ class Limits(_Section):
     connect_s: Annotated[float, Field(gt=0)] = 5.0
     first_byte_s: Annotated[float, Field(gt=0)] = 600.0
     idle_s: Annotated[float, Field(gt=0)] = 300.0
+    keepalive_s: Annotated[float, Field(gt=0)] = 3.0
+    header_s: Annotated[float, Field(gt=0)] = 10.0
+    body_s: Annotated[float, Field(gt=0)] = 300.0
     client_idle_s: Annotated[float, Field(gt=0)] = 60.0
+    clients: Annotated[int, Field(ge=1)] = 4096
     connections: Annotated[int, Field(ge=1)] = 1000
     drain_s: Annotated[float, Field(ge=0)] = 30.0
+
+
+class Listen(_Section):
+    """Where clients come in. cert_file, key_file: TLS; client_ca_file: only clients with a certificate of it."""
+
+    host: Text = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    cert_file: str | None = None
+    key_file: str | None = None
+    client_ca_file: str | None = None
+
+    @model_validator(mode="after")
+    def _together(self) -> Listen:
+        if self.cert_file is None and (self.key_file is not None or self.client_ca_file is not None):
+            raise ValueError("cert_file is needed beside key_file and client_ca_file")
+        return self
+
+
+class Routing(_Section):
+    """Among several engines. load_tokens: how many cached tokens a running request is worth. pin_s: how long a session
+    that `place: same_worker` put on an engine stays there after its last request. pin_slack: how many requests more
+    than another its engine may have."""
+
+    load_tokens: Annotated[float, Field(ge=0)] = 512.0
+    pin_s: Annotated[float, Field(gt=0)] = 600.0
+    pin_slack: Annotated[int, Field(ge=0)] = 8
 
 
 class Store(_Section):
@@ -135,17 +192,30 @@ class Log(_Section):
     sample: Annotated[float, Field(ge=0, le=1)] = 1.0
 
 
+class Trace(_Section):
+    """OpenTelemetry (extra `otel`). endpoint: of an OTLP/HTTP collector, such as http://127.0.0.1:4318/v1/traces; none:
+    no spans. sample: the part of traces that begin here; one that a client began is followed as it says."""
+
+    endpoint: str | None = None
+    sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+
+
 class Config(_Section):
-    """The whole file. secret_file: the key of minted salts and of hashes in logs; none: made at the start."""
+    """The whole file. secret_file: the key of minted salts and of hashes in logs; none: made at the start. closed: an
+    engine's own routes that no client may reach through the gateway."""
 
     upstream: Annotated[tuple[Upstream, ...], Field(min_length=1)]
     tenant: tuple[TenantSection, ...] = ()
     jwt: Jwt | None = None
     policy: PolicySection = PolicySection()
     limits: Limits = Limits()
+    routing: Routing = Routing()
     store: Store = Store()
     admin: Admin = Admin()
     log: Log = Log()
+    listen: Listen = Listen()
+    trace: Trace = Trace()
+    closed: tuple[str, ...] = CLOSED
     secret_file: str | None = None
     trusted: bool = False  # clients behind this gateway may state events and spans for any owner of their tenant
 
@@ -194,4 +264,6 @@ def _section(loc: tuple[object, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-_SECTIONS: tuple[type[BaseModel], ...] = (Upstream, Caps, TenantSection, Jwt, PolicySection, Limits, Store, Admin, Log)
+_SECTIONS: tuple[type[BaseModel], ...] = (
+    Upstream, Caps, TenantSection, Jwt, PolicySection, Limits, Routing, Store, Admin, Log, Listen, Trace,
+)  # fmt: skip

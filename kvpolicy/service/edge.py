@@ -7,6 +7,7 @@ of the service does with the request.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -62,8 +63,12 @@ RAW_FIELDS = frozenset(
         "nvext",
     ]
 )
+_ONCE = frozenset({"authorization", "x-api-key", "host", "content-length", "content-type", "idempotency-key"})
+CLOSE = {"connection": "close"}  # what is left of the request is not read
 _OUR_ARGUMENTS = ("kvpolicy", "kv_", "session_id")
 MOST_HEADERS = 200
+# Whether a body may have one of them at all: by name, or with its letters escaped.
+_MAY_HAVE_RAW = re.compile(rb'\\u00|"(?:vllm_xargs|' + "|".join(sorted(RAW_FIELDS)).encode() + rb')"')
 
 
 class Refusal(Exception):
@@ -84,20 +89,32 @@ def joined(raw: Iterable[tuple[bytes, bytes]], most: int) -> dict[str, str]:
         if size > most or count > MOST_HEADERS:
             raise Refusal(431, "invalid_request_error", f"the headers are longer than {most} bytes")
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key in found and key in _ONCE:
+            raise Refusal(400, "invalid_request_error", f"there is more than one header {key}")
         found[key] = f"{found[key]}, {text}" if key in found else text
     return found
 
 
-def passed_on(headers: Mapping[str, str], *, secret: bool) -> dict[str, str]:
-    """The headers that an upstream gets. secret: the client's key is ours and stays here."""
-    named = {word.strip().lower() for word in headers.get("connection", "").split(",")}
-    out = {}
-    for name, value in headers.items():
+def passed_on(raw: Iterable[tuple[bytes, bytes]], *, secret: bool) -> list[tuple[str, str]]:
+    """The headers that an upstream gets, in their order, several lines of one kept apart. secret: the client's key is
+    ours and stays here. A value that is not UTF-8 is left out: no two servers read it alike."""
+    lines = [(name.decode("latin-1").lower(), value) for name, value in raw]
+    named = {
+        word.strip().lower()
+        for name, value in lines
+        if name == "connection"
+        for word in value.decode("latin-1").split(",")
+    }
+    out = []
+    for name, value in lines:
         if name in HOP_BY_HOP or name in named or name in _STRIPPED or name.startswith(_STRIPPED_PREFIXES):
             continue
         if secret and name in ("authorization", "x-api-key"):
             continue
-        out[name] = value
+        try:
+            out.append((name, value.decode()))
+        except UnicodeDecodeError:
+            continue
     return out
 
 
@@ -113,23 +130,45 @@ def stripped(body: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-async def read_body(receive: Receive, most: int, idle_s: float, stated: str | None) -> bytes:
-    """The whole body. Raises Refusal for one that is too large (as soon as that is known) or stops coming, and
-    ConnectionResetError where the client went away."""
+def without_raw_fields(data: bytes) -> bytes:
+    """The body of a request that is passed on, without fields that only we may send; untouched where it has none."""
+    if data.lstrip()[:1] != b"{" or not _MAY_HAVE_RAW.search(data):
+        return data
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return data
+    kept = stripped(body)
+    return data if kept == body else orjson.dumps(kept)
+
+
+async def read_body(
+    receive: Receive, most: int, idle_s: float, stated: str | None, within_s: float | None = None
+) -> bytes:
+    """The whole body. Raises Refusal for one that is too large (as soon as that is known), stops coming, or takes
+    longer than `within_s`, and ConnectionResetError where the client went away."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await _read_body(receive, most, idle_s, stated)
+    except TimeoutError:
+        raise Refusal(408, "invalid_request_error", f"the body did not come within {within_s:g} s", CLOSE) from None
+
+
+async def _read_body(receive: Receive, most: int, idle_s: float, stated: str | None) -> bytes:
     if stated is not None and stated.isdecimal() and int(stated) > most:
-        raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes")
+        raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes", CLOSE)
     parts, size = [], 0
     while True:
         try:
             message = await asyncio.wait_for(receive(), idle_s)
         except TimeoutError:
-            raise Refusal(408, "invalid_request_error", f"nothing of the body came for {idle_s:g} s") from None
+            raise Refusal(408, "invalid_request_error", f"nothing of the body came for {idle_s:g} s", CLOSE) from None
         if message["type"] == "http.disconnect":
             raise ConnectionResetError("the client went away")
         part = message.get("body", b"")
         size += len(part)
         if size > most:
-            raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes")
+            raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes", CLOSE)
         if part:
             parts.append(part)
         if not message.get("more_body", False):

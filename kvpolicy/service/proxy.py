@@ -1,8 +1,8 @@
-"""The reverse proxy: an ASGI application that passes requests on and answers back, byte for byte.
+"""The reverse proxy: an ASGI application that passes requests on and answers back.
 
 A model request becomes an `Exchange` that the stages see; every other path goes through as it came. What a stage does
-wrong costs its hints and nothing else; isolation (a salt) is set before any stage runs. A client that leaves cancels
-its request at the upstream.
+wrong costs its hints and nothing else: the request goes out as it was before that stage, within the time that the
+configuration gives. Isolation is not subject to that: a salt that nobody shares is set before any stage runs.
 """
 
 from __future__ import annotations
@@ -11,27 +11,29 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from kvpolicy.request import Owner
+from kvpolicy.service import paths
+from kvpolicy.service.admission import Admission
 from kvpolicy.service.config import Config
-from kvpolicy.service.edge import HOP_BY_HOP, Refusal, joined, passed_on, read_body, refuse, stripped
-from kvpolicy.service.exchange import CANCELLED, DIALECTS, DONE, FAILED, Exchange, Stage
+from kvpolicy.service.edge import CLOSE, Refusal, joined, passed_on, read_body, refuse, stripped, without_raw_fields
+from kvpolicy.service.exchange import CANCELLED, FAILED, Exchange, Stage
+from kvpolicy.service.forwarding import Forwarding, Passage, UpstreamBroke
+from kvpolicy.service.isolation import SALT_FIELD, Mint, unique
 from kvpolicy.service.tenants import Tenant, Tenants
-from kvpolicy.service.upstreams import Engine, Upstreams
-
-GOOD = 400  # answers below are watched
-_OWN = frozenset({"content-length", "date", "server"})
+from kvpolicy.service.upstreams import Upstreams
+from kvpolicy.words import DEFAULT_SHARE
 
 
 class Proxy:
-    """stages: in the order in which they see an exchange. clock: seconds. counts: `requests passed refused
-    stage_faults stage_late upstream_faults retried cancelled`, and refusals by status."""
+    """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
+    `requests passed refused stage_faults stage_late upstream_faults retried stalled cancelled broken`, and refusals by
+    status."""
 
     def __init__(
         self,
@@ -40,18 +42,23 @@ class Proxy:
         upstreams: Upstreams,
         stages: Sequence[Stage],
         clock: Callable[[], float],
+        mint: Mint | None = None,
     ) -> None:
         self.config, self.tenants, self.upstreams, self.stages, self.clock = config, tenants, upstreams, stages, clock
         self.counts: Counter[str] = Counter()
         self.running = 0
         self.draining = False
+        self._mint = mint
+        self._closed = frozenset(config.closed)
+        self._admission = Admission(clock)
+        self._forwarding = Forwarding(upstreams, config.limits, self.counts, clock)
         self._prefix = uuid4().hex[:12]
         self._numbers = itertools.count()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        dialect = DIALECTS.get(scope["path"]) if scope["method"] == "POST" else None
+        dialect = paths.dialect_of(scope["method"], scope["path"])
         self.running += 1
         try:
             await self._serve(scope, receive, send, dialect)
@@ -67,35 +74,67 @@ class Proxy:
             self.running -= 1
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, dialect: str | None) -> None:
-        limits = self.config.limits
         if self.draining:
-            raise Refusal(503, "overloaded_error", "the gateway is shutting down", {"retry-after": "1"})
-        headers = joined(scope["headers"], limits.header_bytes)
+            raise Refusal(503, "overloaded_error", "the gateway is shutting down", {"retry-after": "1", **CLOSE})
+        headers = joined(scope["headers"], self.config.limits.header_bytes)
+        raw_path = scope.get("raw_path") or scope["path"].encode()
+        paths.check(scope["path"], raw_path, self._closed)
         tenant = self.tenants.of(headers)
         if tenant is None:
             raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
-        data = await read_body(receive, limits.body_bytes, limits.client_idle_s, headers.get("content-length"))
-        out = passed_on(headers, secret=not self.config.open)
-        exchange = None
-        if dialect is not None:
-            self.counts["requests"] += 1
-            exchange = await self._enter(dialect, tenant, headers, data, out)
-            data = orjson.dumps(exchange.sent)
-        else:
-            self.counts["passed"] += 1
-        await self._forward(scope, receive, send, out, data, exchange)
+        self._admission.enter(tenant)
+        try:
+            query = b"?" + scope["query_string"] if scope["query_string"] else b""
+            passage = Passage(
+                scope["method"],
+                (raw_path + query).decode("latin-1"),
+                passed_on(scope["headers"], secret=not self.config.open),
+                await self._read(receive, headers),
+            )
+            if dialect is None:
+                await self._pass(scope["path"], tenant, passage, receive, send)
+            else:
+                await self._plan(dialect, tenant, headers, passage, receive, send)
+        finally:
+            self._admission.leave(tenant)
+
+    async def _read(self, receive: Receive, headers: Mapping[str, str]) -> bytes | None:
+        limits = self.config.limits
+        stated = headers.get("content-length")
+        return await read_body(receive, limits.body_bytes, limits.client_idle_s, stated, limits.body_s) or None
+
+    async def _pass(self, path: str, tenant: Tenant, passage: Passage, receive: Receive, send: Send) -> None:
+        """Everything that is no model request."""
+        self.counts["passed"] += 1
+        if passage.body is not None:
+            passage.body = without_raw_fields(passage.body)
+            if path in paths.SALTED:
+                passage.body = self._salted(passage.body, tenant)
+        self.counts["cancelled"] += await self._forwarding.forward(passage, receive, send) == CANCELLED
+
+    def _salted(self, data: bytes, tenant: Tenant) -> bytes:
+        body = _object(data)
+        try:
+            salt = unique() if self._mint is None else self._mint(Owner(tenant.name), DEFAULT_SHARE)
+        except Exception:
+            salt = unique()
+        return orjson.dumps(stripped(body) | {SALT_FIELD: salt or unique()})
 
     # --- stages ---------------------------------------------------------------------------------------------------
 
-    async def _enter(
-        self, dialect: str, tenant: Tenant, headers: Mapping[str, str], data: bytes, out: dict[str, str]
-    ) -> Exchange:
-        try:
-            body = orjson.loads(data)
-        except orjson.JSONDecodeError as fault:
-            raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
-        if not isinstance(body, dict):
-            raise Refusal(400, "invalid_request_error", "the body must be a JSON object")
+    async def _plan(
+        self,
+        dialect: str,
+        tenant: Tenant,
+        headers: Mapping[str, str],
+        passage: Passage,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """A model request: the stages see it, then it goes out."""
+        self.counts["requests"] += 1
+        body = _object(passage.body or b"")
+        passage.body = None  # parsed it stands for itself
         exchange = Exchange(
             f"{self._prefix}-{next(self._numbers)}",
             dialect,
@@ -104,20 +143,43 @@ class Proxy:
             body,
             self.clock(),
             bool(body.get("stream")),
-            stripped(body),
+            stripped(body) | {SALT_FIELD: unique()},
         )
-        for stage in self.stages:
-            try:
-                await asyncio.wait_for(stage.enter(exchange), self.config.limits.decide_within_s)
-            except Refusal:
-                raise
-            except TimeoutError:
-                self.counts["stage_late"] += 1
-            except Exception:
-                self.counts["stage_faults"] += 1
-        out.update(exchange.sent_headers)
-        out["accept-encoding"] = "identity"  # the answer is read on the way
-        return exchange
+        how = FAILED
+        try:
+            for stage in self.stages:
+                await self._enter(stage, exchange)
+            model = body.get("model")
+            passage.model = model if isinstance(model, str) else None
+            passage.body = orjson.dumps(exchange.sent)
+            exchange.sent = {}
+            # The answer is read on the way, so it must not be compressed.
+            ours = {**exchange.sent_headers, "accept-encoding": "identity"}
+            passage.headers = [*((n, v) for n, v in passage.headers if n not in ours), *ours.items()]
+            passage.prefer, passage.told = exchange.prefer, exchange.answer_headers
+            passage.chose = lambda url, status: self._chose(exchange, url, status)
+            passage.chunk = lambda data: self._chunk(exchange, data)
+            how = await self._forwarding.forward(passage, receive, send)
+            self.counts["cancelled"] += how == CANCELLED
+        finally:
+            self._leave(exchange, how)
+
+    async def _enter(self, stage: Stage, exchange: Exchange) -> None:
+        """One stage. Where it fails, what it had begun to write goes, but for a salt."""
+        sent, sent_headers, prefer = dict(exchange.sent), dict(exchange.sent_headers), exchange.prefer
+        try:
+            async with asyncio.timeout(self.config.limits.decide_within_s):
+                await stage.enter(exchange)
+        except Refusal:
+            raise
+        except Exception as fault:
+            self.counts["stage_late" if isinstance(fault, TimeoutError) else "stage_faults"] += 1
+            if SALT_FIELD in exchange.sent:
+                sent[SALT_FIELD] = exchange.sent[SALT_FIELD]
+            exchange.sent, exchange.sent_headers, exchange.prefer = sent, sent_headers, prefer
+
+    def _chose(self, exchange: Exchange, url: str, status: int) -> None:
+        exchange.upstream, exchange.status = url, status
 
     def _chunk(self, exchange: Exchange, data: bytes) -> None:
         for stage in self.stages:
@@ -126,113 +188,21 @@ class Proxy:
             except Exception:
                 self.counts["stage_faults"] += 1
 
-    def _leave(self, exchange: Exchange | None, how: str) -> None:
-        for stage in self.stages if exchange is not None else ():
+    def _leave(self, exchange: Exchange, how: str) -> None:
+        for stage in self.stages:
             try:
-                stage.leave(exchange, how)  # type: ignore[arg-type]
+                stage.leave(exchange, how)
             except Exception:
                 self.counts["stage_faults"] += 1
-        if exchange is not None:  # whoever keeps the exchange keeps no prompt
-            exchange.body, exchange.sent, exchange.headers = {}, {}, {}
-
-    # --- there and back -------------------------------------------------------------------------------------------
-
-    async def _forward(
-        self, scope: Scope, receive: Receive, send: Send, out: dict[str, str], data: bytes, exchange: Exchange | None
-    ) -> None:
-        how = FAILED
-        try:
-            sending = asyncio.ensure_future(self._exchange(scope, send, out, data, exchange))
-            leaving = asyncio.ensure_future(_left(receive))
-            try:
-                await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-                if not sending.done():
-                    sending.cancel()
-                    how = CANCELLED
-                with suppress(asyncio.CancelledError):
-                    if await sending:
-                        how = DONE
-            finally:
-                leaving.cancel()
-                sending.cancel()
-                self.counts["cancelled"] += how == CANCELLED
-        finally:
-            self._leave(exchange, how)
-
-    async def _exchange(
-        self, scope: Scope, send: Send, out: dict[str, str], data: bytes, exchange: Exchange | None
-    ) -> bool:
-        """Whether the whole of a good answer went back."""
-        model = None if exchange is None else exchange.body.get("model")
-        prefer = () if exchange is None else exchange.prefer
-        candidates = self.upstreams.candidates(model if isinstance(model, str) else None, prefer, self.clock())
-        for place, engine in enumerate(candidates):
-            engine.running += 1
-            try:
-                answer = await self._ask(engine, scope, out, data)
-                if answer is None:  # nothing was sent: another may have it
-                    self.counts["retried"] += place + 1 < len(candidates)
-                    continue
-                if exchange is not None:
-                    exchange.upstream, exchange.status = engine.url, answer.status_code
-                return await self._back(send, answer, exchange)
-            finally:
-                engine.running -= 1
-        raise Refusal(502, "api_error", "no upstream takes connections", {"retry-after": "1"})
-
-    async def _ask(self, engine: Engine, scope: Scope, out: dict[str, str], data: bytes) -> httpx.Response | None:
-        """The beginning of an answer; None where no connection was made. Raises Refusal where one broke."""
-        target = scope.get("raw_path") or scope["path"].encode()
-        if scope["query_string"]:
-            target += b"?" + scope["query_string"]
-        request = engine.client.build_request(scope["method"], target.decode("latin-1"), headers=out, content=data)
-        try:
-            async with asyncio.timeout(self.config.limits.first_byte_s):
-                answer = await engine.client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            self.counts["upstream_faults"] += 1
-            engine.failed(self.clock())
-            return None
-        except (TimeoutError, httpx.TimeoutException):
-            self.counts["upstream_faults"] += 1
-            raise Refusal(504, "timeout_error", "the upstream did not answer in time") from None
-        except (httpx.HTTPError, httpx.InvalidURL):
-            self.counts["upstream_faults"] += 1
-            raise Refusal(502, "api_error", "the upstream ended the connection before it answered") from None
-        engine.worked()
-        return answer
-
-    async def _back(self, send: Send, answer: httpx.Response, exchange: Exchange | None) -> bool:
-        """Pass an answer on as it comes. A break on the way ends the client's connection without a clean end."""
-        headers: list[tuple[bytes, bytes]] = [
-            (name, value)
-            for name, value in answer.headers.raw
-            if name.lower().decode("latin-1") not in HOP_BY_HOP | (_OWN - {"content-length"})
-        ]
-        told: Mapping[str, Any] = {} if exchange is None else exchange.answer_headers
-        headers += [(name.encode(), value.encode("latin-1", "replace")) for name, value in told.items()]
-        watched = exchange is not None and answer.status_code < GOOD
-        try:
-            await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-            async for part in answer.aiter_raw():
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-                if watched and exchange is not None:
-                    self._chunk(exchange, part)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except httpx.HTTPError as fault:
-            self.counts["upstream_faults"] += 1
-            raise UpstreamBroke("the upstream ended the connection in the middle of its answer") from fault
-        finally:
-            with suppress(Exception):
-                await answer.aclose()
-        return answer.status_code < GOOD
+        exchange.body, exchange.sent, exchange.headers = {}, {}, {}  # whoever keeps the exchange keeps no prompt
 
 
-class UpstreamBroke(Exception):
-    """An answer that was begun cannot be ended: the server has to close the connection, not to end the body."""
-
-
-async def _left(receive: Receive) -> None:
-    """Until the client goes away."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _object(data: bytes) -> dict[str, Any]:
+    """A JSON object. Raises Refusal for anything else."""
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError as fault:
+        raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
+    if not isinstance(body, dict):
+        raise Refusal(400, "invalid_request_error", "the body must be a JSON object")
+    return body

@@ -1,6 +1,6 @@
 """Who asks: a request's key or token becomes a tenant, and nothing else does.
 
-Read by `edge` for every request. Keys are known by their SHA-256 alone and compared in constant time; tokens by a kept
+Read by `edge` for every request. Keys are known by their SHA-256 alone; tokens are read by a kept
 library (PyJWT, extra `jwt`). A client's headers, body and identifiers never decide it.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from hmac import compare_digest
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.service.config import Caps, Config, Jwt, Mode
 
 SOLE = "default"  # the tenant where no keys are asked
+LONGEST_NAME = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Tenants:
         secret = headers.get("x-api-key") or _bearer(headers.get("authorization", ""))
         if not secret:
             return None
-        digest = hash_key(secret)
-        for known, tenant in self._by_key.items():
-            if compare_digest(known, digest):
-                return tenant
-        name = None if self._tokens is None else self._tokens.tenant_of(secret)
-        return None if name is None else self._by_name.get(name, Tenant(name))
+        # Looked up by digest: how long that takes says something of digests, and nobody can choose those.
+        tenant = self._by_key.get(hash_key(secret))
+        if tenant is not None or self._tokens is None:
+            return tenant
+        named = self._tokens.tenant_of(secret)
+        return None if named is None else self._by_name.get(named.name, named)
 
 
 class _Tokens:
@@ -85,8 +85,8 @@ class _Tokens:
         if "none" in (name.lower() for name in settings.algorithms):
             raise InputFault("jwt.algorithms: 'none' would let anybody in")
 
-    def tenant_of(self, token: str) -> str | None:
-        """The tenant a token names, once its signature, times, audience and issuer are found right."""
+    def tenant_of(self, token: str) -> Tenant | None:
+        """The tenant a token names, with its plan, once its signature, times, audience and issuer are found right."""
         told = self._settings
         try:
             claims = self._jwt.decode(
@@ -97,10 +97,12 @@ class _Tokens:
                 issuer=told.issuer,
                 options={"require": ["exp"], "verify_aud": told.audience is not None},
             )
-        except self._jwt.PyJWTError:
+        except (self._jwt.PyJWTError, ValueError, TypeError):
             return None
-        name = claims.get(told.claim)
-        return name if isinstance(name, str) and name else None
+        name, plan = claims.get(told.claim), claims.get(told.plan_claim or "")
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            return None
+        return Tenant(name, plan if isinstance(plan, str) else None)
 
 
 def hash_key(key: str) -> str:

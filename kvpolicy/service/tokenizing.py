@@ -7,11 +7,16 @@ again, is left alone for a while.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import re
+from array import array
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-import httpx
+import aiohttp
+import orjson
 
 from kvpolicy.service.meaning.dialects import Conversation
 from kvpolicy.service.meaning.offsets import Offsets, Places
@@ -20,6 +25,10 @@ from kvpolicy.service.upstreams import Upstreams
 WITHIN_S = 5.0
 REST_S = 60.0
 AT_ONCE = 8
+_JSON = {"content-type": "application/json", "accept": "application/json"}
+_PIECE = 64 << 10  # bytes
+_MOST_AROUND = 1 << 20
+_TOKENS = re.compile(rb'"tokens"\s*:\s*\[')
 
 
 class Tokenizing:
@@ -63,14 +72,14 @@ class Tokenizing:
         if tools:
             body["tools"] = list(tools)
         found = await self._ask(model, body)
-        return None if found is None else found.get("tokens")
+        return None if found is None else found.tokens
 
     async def length(self, model: str | None, prompt: str) -> int | None:
         """Tokens of a bare prompt."""
         found = await self._ask(model, {"prompt": prompt})
-        return None if found is None else found.get("count")
+        return None if found is None else found.count
 
-    async def _ask(self, model: str | None, body: dict[str, Any]) -> dict[str, Any] | None:
+    async def _ask(self, model: str | None, body: dict[str, Any]) -> Told | None:
         now = self._clock()
         if model is not None:
             body["model"] = model
@@ -79,18 +88,62 @@ class Tokenizing:
                 continue
             self.counts["asked"] += 1
             try:
-                answer = await engine.client.post("/tokenize", json=body, timeout=WITHIN_S)
-            except (httpx.HTTPError, httpx.InvalidURL):
+                async with asyncio.timeout(WITHIN_S):
+                    answer = await engine.ask("POST", "/tokenize", _JSON, orjson.dumps(body))
+                    try:
+                        if answer.status == HTTPStatus.OK:
+                            return await read_tokens(answer.content.iter_chunked(_PIECE))
+                    finally:
+                        answer.release() if answer.content.at_eof() else answer.close()
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError, orjson.JSONEncodeError):
                 self.counts["faults"] += 1
                 self._resting[engine.url] = now + REST_S / 6
                 continue
-            if answer.status_code != httpx.codes.OK:
-                self.counts["faults"] += 1
-                if answer.status_code in (httpx.codes.NOT_FOUND, httpx.codes.FORBIDDEN, httpx.codes.NOT_IMPLEMENTED):
-                    self._resting[engine.url] = now + REST_S
-                continue
-            with suppress(ValueError):
-                told = answer.json()
-                if isinstance(told, dict):
-                    return told
+            self.counts["faults"] += 1
+            if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED):
+                self._resting[engine.url] = now + REST_S
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a tokenize route answers."""
+
+    count: int
+    tokens: array[int]
+
+
+async def read_tokens(pieces: AsyncIterator[bytes]) -> Told:
+    """Read as it comes: a prompt of 200,000 tokens as a list of numbers would be ten times as long as its text. Raises
+    ValueError for what is no such answer."""
+    tokens, around, rest, inside = array("L"), bytearray(), b"", False
+    async for piece in pieces:
+        rest += piece
+        if not inside:
+            start = _TOKENS.search(rest)
+            if start is None:
+                if len(rest) > _MOST_AROUND:
+                    raise ValueError("an answer without tokens")
+                continue
+            around += rest[: start.end()]
+            rest, inside = rest[start.end() :], True
+        if around.endswith(b"]"):
+            around += rest
+            rest = b""
+        elif (end := rest.find(b"]")) >= 0:
+            _extend(tokens, rest[:end])
+            around += rest[end:]
+            rest = b""
+        elif (end := rest.rfind(b",")) >= 0:
+            _extend(tokens, rest[:end])
+            rest = rest[end + 1 :]
+    told = orjson.loads(around if inside else rest)
+    count = told.get("count", len(tokens)) if isinstance(told, dict) else None
+    if not isinstance(count, int):
+        raise ValueError("an answer without a count")
+    return Told(count, tokens)
+
+
+def _extend(tokens: array[int], numbers: bytes) -> None:
+    if numbers.strip():
+        tokens.extend(orjson.loads(b"[" + numbers + b"]"))

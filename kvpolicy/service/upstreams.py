@@ -1,22 +1,30 @@
 """The engines behind the gateway: which are there, which takes a request, and how one is reached.
 
-`proxy` asks for candidates, best first; a stage's wish (residency, a pinned session) comes before the least loaded.
-One that refuses connections rests for a while and is tried last.
+`forwarding` asks for candidates, best first; a stage's wish (residency, a pinned session) comes before the least
+loaded. One that refuses connections rests for a while and is tried last. Where requests go is the configuration's
+word alone: never a header's, a target's, a redirect's or the environment's.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
-import httpx
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
 
+from kvpolicy.faults import InputFault
 from kvpolicy.service.config import Limits, Upstream
 from kvpolicy.service.edge import Refusal
 
 REST_S = (1.0, 30.0)  # after a failed connection: first, and longest
+LONGEST_HEADER = 64 << 10  # of an answer, bytes
+_AT_ONCE = 64 << 10  # a longer body goes out in pieces, so that it is never copied whole
+_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # a request goes on with its own headers alone
 
 
 @dataclass(slots=True)
@@ -24,10 +32,12 @@ class Engine:
     """One upstream. running: requests that it has from us. resting_until: seconds on the service's clock."""
 
     settings: Upstream
-    client: httpx.AsyncClient
+    limits: Limits
+    tls: ssl.SSLContext | bool
     running: int = 0
     failures: int = 0
     resting_until: float = 0.0
+    _session: aiohttp.ClientSession | None = None
 
     @property
     def url(self) -> str:
@@ -37,19 +47,55 @@ class Engine:
     def failed(self, now: float) -> None:
         """It did not take a connection: leave it alone for a while, longer each time."""
         self.failures += 1
-        self.resting_until = now + min(REST_S[0] * 2 ** (self.failures - 1), REST_S[1])
+        self.resting_until = now + min(REST_S[0] * 2 ** min(self.failures - 1, 5), REST_S[1])
 
     def worked(self) -> None:
         """It took one."""
         self.failures = 0
         self.resting_until = 0.0
 
+    async def ask(
+        self, method: str, target: str, headers: Sequence[tuple[str, str]] | Mapping[str, str], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        """The beginning of its answer, whose body is to be read or closed. target: path and query, sent as they are.
+        Raises aiohttp.ClientError; a body goes out once at most."""
+        data: Any = BytesIO(body) if body is not None and len(body) > _AT_ONCE else body
+        return await self._opened().request(
+            method,
+            URL(self.url + target, encoded=True),
+            headers=CIMultiDict(headers),
+            data=data,
+            skip_auto_headers=_NOT_ADDED,
+            allow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """Made with the first request: it belongs to the loop that runs."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    ssl=self.tls, limit=self.limits.connections, keepalive_timeout=self.limits.keepalive_s
+                ),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                max_line_size=LONGEST_HEADER,
+                max_field_size=LONGEST_HEADER,
+            )
+        return self._session
+
 
 class Upstreams:
-    """All of them, in the order of the configuration."""
+    """All of them, in the order of the configuration. Raises InputFault for a certificate that cannot be read."""
 
     def __init__(self, settings: Sequence[Upstream], limits: Limits) -> None:
-        self.engines = [Engine(each, _client(each, limits)) for each in settings]
+        self.engines = [Engine(each, limits, _tls(each)) for each in settings]
         self._by_url = {engine.url: engine for engine in self.engines}
 
     def of(self, url: str) -> Engine | None:
@@ -62,26 +108,29 @@ class Upstreams:
         Raises Refusal where no upstream serves the model."""
         able = [e for e in self.engines if not e.settings.models or model is None or model in e.settings.models]
         if not able:
-            raise Refusal(404, "not_found_error", f"no upstream serves the model {model!r}")
+            raise Refusal(404, "not_found_error", "no upstream serves this model")
         wish = {url: place for place, url in enumerate(prefer)}
         last = len(wish)
         return sorted(able, key=lambda e: (e.resting_until > now, wish.get(e.url, last), e.running))
 
+    def resting(self, now: float) -> bool:
+        """Whether not one of them takes connections, as far as is known."""
+        return all(engine.resting_until > now for engine in self.engines)
+
     async def close(self) -> None:
         """Close every connection."""
         for engine in self.engines:
-            await engine.client.aclose()
+            await engine.close()
 
 
-def _client(settings: Upstream, limits: Limits) -> httpx.AsyncClient:
-    verify: Any = True
-    if settings.url.startswith("https://") and settings.ca_file is not None:
-        verify = ssl.create_default_context(cafile=settings.ca_file)
-    return httpx.AsyncClient(
-        base_url=settings.url,
-        verify=verify,
-        trust_env=False,  # where requests go is the operator's word alone
-        follow_redirects=False,
-        timeout=httpx.Timeout(limits.idle_s, connect=limits.connect_s, pool=limits.first_byte_s),
-        limits=httpx.Limits(max_connections=limits.connections, max_keepalive_connections=limits.connections),
-    )
+def _tls(settings: Upstream) -> ssl.SSLContext | bool:
+    if not settings.url.startswith("https://"):
+        return True
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        if settings.cert_file is not None:
+            context.load_cert_chain(settings.cert_file, settings.key_file)
+    except (OSError, ssl.SSLError) as fault:
+        files = ", ".join(f for f in (settings.ca_file, settings.cert_file, settings.key_file) if f)
+        raise InputFault(f"upstream {settings.url}: certificates cannot be read from {files}: {fault}") from None
+    return context

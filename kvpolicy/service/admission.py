@@ -1,0 +1,79 @@
+"""How much one tenant may ask at once and in a minute: counted at the edge, answered with 429 and when to come again.
+
+`proxy` enters and leaves for every request that has a tenant. A bucket holds a minute's requests and fills evenly, so
+that a pause saves up one minute and no more. Counts are this replica's own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+from kvpolicy.service.edge import Refusal
+from kvpolicy.service.tenants import Tenant
+
+MOST_TENANTS = 10_000
+_MINUTE = 60.0
+
+
+@dataclass(slots=True)
+class _Account:
+    """running: requests on their way. left: requests that may come now; at: when that was reckoned, seconds."""
+
+    running: int
+    left: float
+    at: float
+
+
+class Admission:
+    """clock: seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+
+    def enter(self, tenant: Tenant) -> None:
+        """A request of the tenant begins. Raises Refusal where it asks too much; then there is nothing to leave."""
+        now, caps = self._clock(), tenant.caps
+        account = self._account(tenant, now)
+        if caps.concurrent is not None and account.running >= caps.concurrent:
+            raise _slower(f"{caps.concurrent} requests at once are allowed", 1)
+        if caps.requests_per_minute is not None:
+            most = float(caps.requests_per_minute)
+            account.left = min(account.left + (now - account.at) * most / _MINUTE, most)
+            account.at = now
+            if account.left < 1:
+                raise _slower(
+                    f"{caps.requests_per_minute} requests in a minute are allowed",
+                    ceil((1 - account.left) * _MINUTE / most),
+                )
+            account.left -= 1
+        account.running += 1
+
+    def leave(self, tenant: Tenant) -> None:
+        """One that was let in has ended."""
+        account = self._accounts.get(tenant.name)
+        if account is not None:
+            account.running -= 1
+
+    def _account(self, tenant: Tenant, now: float) -> _Account:
+        account = self._accounts.get(tenant.name)
+        if account is None:
+            account = self._accounts[tenant.name] = _Account(0, float(tenant.caps.requests_per_minute or 0), now)
+            self._forget()
+        self._accounts.move_to_end(tenant.name)
+        return account
+
+    def _forget(self) -> None:
+        """Tenants named by tokens are not bounded: the longest silent ones go, unless something of theirs runs."""
+        for name in list(self._accounts):
+            if len(self._accounts) <= MOST_TENANTS:
+                return
+            if not self._accounts[name].running:
+                del self._accounts[name]
+
+
+def _slower(message: str, seconds: int) -> Refusal:
+    return Refusal(429, "rate_limit_error", message, {"retry-after": str(max(seconds, 1))})
