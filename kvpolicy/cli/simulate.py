@@ -66,7 +66,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--part", metavar="R/N", help="sessions whose SHA-256 of the id leaves R modulo N; !R/N: the others"
     )
-    parser.add_argument("--engine-model", metavar="NAME", help="not there yet: requests that take time")
+    parser.add_argument(
+        "--engine-model",
+        metavar="NAME[:KEY=VALUE,…]",
+        help="requests take time on a modelled engine: h100-8b, a100-8b, h200-8b or a100-infercept; its constants may "
+        "be changed, as in h100-8b:link=2e9,chunk=512",
+    )
+    parser.add_argument(
+        "--cpu-blocks", type=int, default=0, metavar="N", help="blocks of a CPU tier, with --engine-model; default: 0"
+    )
+    parser.add_argument(
+        "--disk-blocks", type=int, default=0, metavar="N", help="blocks of a disk tier, with --engine-model; default: 0"
+    )
     parser.add_argument(
         "--price-ratio",
         type=float,
@@ -90,14 +101,16 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy.simulate.report import document, failures, table
     from kvpolicy.simulate.simulate import simulate
 
-    if args.engine_model is not None:
-        raise InputFault("--engine-model is not there yet: a replay is instantaneous; leave the option out")
+    if args.engine_model is None and (args.cpu_blocks or args.disk_blocks):
+        raise InputFault("--cpu-blocks and --disk-blocks are tiers of an --engine-model; name one, such as h100-8b")
     if not args.price_ratio > 0:
         raise InputFault(f"--price-ratio {args.price_ratio:g}: a price ratio is above 0, such as 10")
     if args.jobs < 1:
         raise InputFault(f"--jobs {args.jobs}: at least one process is needed")
     if args.html is not None and len(args.traces) > 1:
         raise InputFault("--html takes one trace; give each its own call")
+    if args.engine_model is not None:
+        return _closed(args)
     capacities = read_capacities(args.capacity)
     contenders = [contender(name) for name in dict.fromkeys(args.policy or ["lru"])]
     interleaving = _interleaving(args)
@@ -116,13 +129,48 @@ def run(args: argparse.Namespace) -> int:
             from kvpolicy.simulate.chart import page
 
             Path(args.html).write_text(page(name, outcome), encoding="utf-8")
+    _print(args, documents, tables)
+    return 0
+
+
+def _closed(args: argparse.Namespace) -> int:
+    from kvpolicy.simulate.capacity import read_capacities
+    from kvpolicy.simulate.closed.compare import Engine, compare
+    from kvpolicy.simulate.closed.models import engine_model
+    from kvpolicy.simulate.closed.report import document, failures, table
+    from kvpolicy.simulate.library import find
+    from kvpolicy.simulate.names import contender
+    from kvpolicy.simulate.progress import Bar
+
+    if args.html is not None:
+        raise InputFault("--html draws hit ratios of plain replays; leave it out with --engine-model")
+    if args.cpu_blocks < 0 or args.disk_blocks < 0:
+        raise InputFault("--cpu-blocks and --disk-blocks: a tier cannot have fewer than 0 blocks")
+    engine = Engine(engine_model(args.engine_model), args.cpu_blocks, args.disk_blocks)
+    capacities = read_capacities(args.capacity)
+    contenders = [contender(name) for name in dict.fromkeys(args.policy or ["lru"])]
+    documents, tables = [], []
+    for name in args.traces:
+        trace, told = find(name, _interleaving(args), args.seed)
+        if told is not None:
+            print(f"kvp: {told}", file=sys.stderr)
+        with Bar(f"simulating {name}") as bar:
+            outcome = compare(trace, contenders, capacities, engine, args.capacity_unit, args.jobs, bar)
+        for sentence in failures(outcome):
+            print(f"kvp: {sentence}", file=sys.stderr)
+        documents.append({"name": name, **document(outcome, args.price_ratio)})
+        tables.append(table(name, outcome))
+    _print(args, documents, tables)
+    return 0
+
+
+def _print(args: argparse.Namespace, documents: list[dict[str, object]], tables: list[str]) -> None:
     if args.format == "text":
         print("\n\n".join(tables))
-    else:
-        import orjson
+        return
+    import orjson
 
-        print(orjson.dumps(_joined(documents), option=orjson.OPT_INDENT_2).decode())
-    return 0
+    print(orjson.dumps(_joined(documents), option=orjson.OPT_INDENT_2).decode())
 
 
 def _interleaving(args: argparse.Namespace) -> Interleaving:
@@ -155,7 +203,8 @@ def _joined(documents: list[dict[str, object]]) -> dict[str, object]:
     runs = [{"trace": one["name"], **run} for one in documents for run in _list(one, "runs")]
     told = [{"trace": one["name"], **notice} for one in documents for notice in _list(one, "notices")]
     traces = [{"name": one["name"], **_dict(one["trace"])} for one in documents]
-    return {"trace": documents[0]["trace"], "runs": runs, "notices": told, "traces": traces}
+    engine = {key: value for key, value in documents[0].items() if key == "engine_model"}
+    return {"trace": documents[0]["trace"], **engine, "runs": runs, "notices": told, "traces": traces}
 
 
 def _list(document: dict[str, object], key: str) -> list[dict[str, object]]:

@@ -4,10 +4,10 @@ A recorded stamp says when a call came on the server that was recorded. Here onl
 stamp; every other one comes its pause after the calls it waits for have ended on the modelled engine. Made once of a
 trace, read by every run (`loop`).
 
-What a call waits for, where the trace does not state it: its owner's previous call that had ended by then; a branch's
-first call for the session's latest; a session's own call also for the branches begun since, as an agent waits for its
-sub-agents. The pause is from the latest recorded end of those; where a trace does not say how long calls took, it is
-the time between the stamps, and contains the recorded server's own time.
+What a call waits for: its owner's previous call that had ended by then, and what the trace states; where it states
+nothing, a branch's first call waits for the session's latest, and a session's own call also for the branches begun
+since, as an agent waits for its sub-agents. The pause is from the latest recorded end of those; where a trace does not
+say how long calls took, it is the time between the stamps, and contains the recorded server's own time.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class _Maker:
             unknown = [name for name in call.waits_for if name not in self._ids]
             if unknown:
                 raise InputFault(f"call {call.request.id} waits for {unknown[0]}, and no earlier call has that id")
-            return list(dict.fromkeys(self._ids[name] for name in call.waits_for))
+            own_last = session.by_owner.get(call.request.owner.key, [])[-1:]
+            return list(dict.fromkeys([*(self._ids[name] for name in call.waits_for), *own_last]))
         own = session.by_owner.get(call.request.owner.key)
         if not own:
             return session.calls[-1:]

@@ -28,13 +28,15 @@ from kvpolicy.steering.begin import begin
 from kvpolicy.steering.requests import RESUMES
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.gauges import CostModel
+from kvpolicy.workflow.graph import Graph
 
 _MOST_CALLS = 64  # open tool calls of an owner that an arrival ends
 _OWNER = ("tenant", "session", "run", "agent", "branch")
 
 
 class ClosedLoop:
-    """policy: None for the engine's own order. capacity: blocks on the GPU. order: who goes first."""
+    """policy: None for the engine's own order. capacity: blocks on the GPU. order: who goes first.
+    workflow: the graph of the trace's runs, as JSON. Raises InputFault for a bad one."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class ClosedLoop:
         tally: ClosedTally,
         *,
         order: Fcfs | None = None,
+        workflow: Mapping[str, object] | None = None,
         cpu_blocks: int = 0,
         disk_blocks: int = 0,
     ) -> None:
@@ -55,6 +58,8 @@ class ClosedLoop:
         if links is not None:
             links.pool = pool
         self.steering: Steering = begin(policy, pool)
+        if workflow is not None:
+            self.steering.describe(Graph.sound(workflow))
         self.steering.measure(
             CostModel(
                 bytes_per_token=model.token_bytes,

@@ -113,7 +113,10 @@ class Talk:
         )
         answer = Answer(TOOL_USE if tools else END_TURN, tools, output)
         others = None if waits_for is None else tuple(each for each in waits_for if each is not None)
-        made = Call(request, list(prompt.hashes), self.now, answer, pause=self.pause, waits_for=others or None)
+        took = output * TOKEN_S
+        made = Call(
+            request, list(prompt.hashes), self.now, answer, took=took, pause=self.pause, waits_for=others or None
+        )
         at, self.last = self.now, request.id
         self.now += output * TOKEN_S
         self.number += 1
