@@ -90,11 +90,12 @@ def _event(name: str, fields: Mapping[str, Any], replayed: bool) -> KvEvent:
         return KvEvent(REMOVED, hashes, medium=tier, group=group, replayed=replayed)
     parent, size, tokens = fields.get("parent_block_hash"), fields.get("block_size"), fields.get("token_ids")
     extra = fields.get("extra_keys")
-    # With a LoRA, an image or a salt the tokens alone do not name a block.
+    salt = _salt(extra) if parent is None else None
+    # With a LoRA or an image the tokens alone do not name a block; a salt stands at the first block only.
     plain = (
         fields.get("lora_id") is None
         and not fields.get("lora_name")
-        and not (isinstance(extra, list) and any(extra))
+        and not (isinstance(extra, list) and any(extra[0 if salt is None else 1 :]))
         and isinstance(tokens, list)
         and all(isinstance(token, int) and 0 <= token < _VOCABULARY for token in tokens)
     )
@@ -107,7 +108,16 @@ def _event(name: str, fields: Mapping[str, Any], replayed: bool) -> KvEvent:
         tuple(tokens) if plain and isinstance(tokens, list) else (),
         group,
         replayed,
+        salt=salt if plain else None,
     )
+
+
+def _salt(extra: object) -> str | None:
+    """The cache salt among the extra keys of a prompt's first block, where that is all they are."""
+    if not isinstance(extra, list) or not extra or not isinstance(extra[0], list | tuple):
+        return None
+    first = extra[0]
+    return first[0] if len(first) == 1 and isinstance(first[0], str) else None
 
 
 def _hashes(value: object) -> Iterator[int | str]:

@@ -25,7 +25,8 @@ _MEDIA = {**words.TIER_ALIASES, "storage": "disk"}
 class KvEvent:
     """hashes: the engine's names of the blocks, head first. parent: the block before them, None at the head. medium:
     the tier they are in (None in `cleared`: all of them). tokens: of the blocks, where the engine tells them. group:
-    the KV-cache group of a model that has several. replayed: it was asked for, and is no news."""
+    the KV-cache group of a model that has several. replayed: it was asked for, and is no news. salt: of a prompt that
+    begins here, where the engine tells one."""
 
     kind: str
     hashes: tuple[Hashable, ...] = ()
@@ -36,12 +37,13 @@ class KvEvent:
     group: int | None = None
     replayed: bool = False
     parts: tuple[KvEvent, ...] = ()
+    salt: str | None = None
 
     @property
     def content(self) -> int:
         """A digest of what it says, however it came: the same for two deliveries of one event (in one process)."""
         parts = tuple(part.content for part in self.parts)
-        return hash((self.kind, self.hashes, self.parent, self.medium, self.tokens, self.group, parts))
+        return hash((self.kind, self.hashes, self.parent, self.medium, self.tokens, self.group, self.salt, parts))
 
     @property
     def clears_all(self) -> bool:

@@ -95,7 +95,7 @@ class Holdings:
         """Names for blocks by their tokens, where the event tells all of them and its parent is known."""
         if not event.hashes or len(event.tokens) % len(event.hashes) or not event.tokens:
             return
-        key: bytes | None = b"" if event.parent is None else self._keys.get(event.parent)
+        key: bytes | None = root_key(event.salt) if event.parent is None else self._keys.get(event.parent)
         size = len(event.tokens) // len(event.hashes)
         for index, block in enumerate(event.hashes):
             if key is None:
@@ -103,6 +103,11 @@ class Holdings:
             key = token_key(key, event.tokens[index * size : (index + 1) * size])
             self._keys[block] = key
             self.by_tokens[key] = block
+
+
+def root_key(salt: str | None) -> bytes:
+    """What the name of a prompt's first block begins with: its salt, so that prompts of two salts never meet."""
+    return b"" if salt is None else b"salt\0" + salt.encode("utf-8", "surrogatepass")
 
 
 def token_key(parent: bytes, tokens: Sequence[int]) -> bytes:

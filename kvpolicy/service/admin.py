@@ -5,7 +5,8 @@ Apart from tenants' routes: they ask for the operator's own key, or, where none 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any
@@ -24,8 +25,12 @@ from kvpolicy.service.tenants import hash_key
 MOST_TEXT = 4 << 20
 
 
-def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], int]) -> APIRouter:
-    """The routes. release_all: takes back all protection, returns how many engines were told."""
+Reload = Callable[[str], Awaitable[list[Version]]]
+
+
+def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], int], reload: Reload) -> APIRouter:
+    """The routes. release_all: takes back all protection, returns how many engines were told. reload: reads the files
+    anew, all or nothing."""
     routes = APIRouter(prefix="/admin")
 
     def allow(request: Request) -> None:
@@ -38,30 +43,41 @@ def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], in
         if scheme.lower() != "bearer" or not compare_digest(hash_key(secret.strip()), settings.key):
             raise Refusal(401, "authentication_error", "the operator's key is needed", {"www-authenticate": "Bearer"})
 
+    def known(name: object) -> str:
+        if not isinstance(name, str) or name not in policies.names:
+            raise Refusal(404, "not_found_error", f"name: one of {', '.join(policies.names)} is needed")
+        return name
+
     @routes.get("/policies", summary="Every policy with its versions")
     async def get_policies(request: Request) -> Response:
         allow(request)
-        return _json({"policies": {name: [_row(v) for v in policies.versions(name)] for name in policies.names}})
+        rows = {name: [_row(v) for v in policies.versions(name)] for name in policies.names}
+        return _json({"policies": rows, "fault": policies.fault})
+
+    @routes.get("/policies/{name:path}/diff", summary="What two versions of a policy decide differently")
+    async def get_diff(request: Request, name: str, before: int, after: int) -> Response:
+        allow(request)
+        return _json(await asyncio.to_thread(policies.compare, known(name), before, after))
 
     @routes.post("/policies", summary="Validate a policy, bring it into force, or roll back", openapi_extra=_body())
     async def post_policy(request: Request) -> Response:
         allow(request)
         told = await _document(request)
-        name = told.get("name")
-        if not isinstance(name, str) or name not in policies.names:
-            raise Refusal(404, "not_found_error", f"name: one of {', '.join(policies.names)} is needed")
+        if told.get("reload") is True:
+            return _json({"changed": [_row(version) for version in await reload("api")]})
+        name = known(told.get("name"))
         if "rollback" in told:
             return _json({"policy": _row(policies.roll_back(name, told["rollback"]))})
         text = told.get("text")
         if not isinstance(text, str):
             raise Refusal(400, "invalid_request_error", "text: the policy's own text is needed, or rollback: a version")
-        found = examined(load_text(text, name=f"<{name}>"))
+        found = await asyncio.to_thread(lambda: examined(load_text(text, name=f"<{name}>")))
         rows = [d.as_json() for d in found.diagnostics]
         if any(d.severity == "error" for d in found.diagnostics):
             return _json({"policy": None, "diagnostics": rows}, 422)
         if told.get("validate_only"):
             return _json({"policy": None, "diagnostics": rows})
-        return _json({"policy": _row(policies.put(name, found.policy())), "diagnostics": rows})
+        return _json({"policy": _row(policies.put(name, found.policy(), "api")), "diagnostics": rows})
 
     @routes.post("/release-all", summary="Take back all protection at once")
     async def post_release_all(request: Request) -> Response:
@@ -72,7 +88,7 @@ def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], in
 
 
 def _row(version: Version) -> Mapping[str, Any]:
-    return {"name": version.name, "version": version.number, "digest": version.digest}
+    return {"name": version.name, "version": version.number, "digest": version.digest, "source": version.source}
 
 
 async def _document(request: Request) -> Mapping[str, Any]:
@@ -102,7 +118,9 @@ def _body() -> dict[str, Any]:
         "validate": {
             "value": {"name": "coding_agent", "text": "policy p\nturn { priority: 40 }", "validate_only": True}
         },
+        "swap": {"value": {"name": "coding_agent", "text": "policy p\nturn { priority: 40 }"}},
         "roll back": {"value": {"name": "coding_agent", "rollback": 1}},
+        "read the files anew": {"value": {"reload": True}},
     }
     content = {"application/json": {"schema": {"type": "object"}, "examples": examples}}
     return {"requestBody": {"required": True, "content": content}}

@@ -1,19 +1,21 @@
-"""The gateway put together from its configuration: run state, policies, stages, channels, and what runs beside them.
+"""The gateway put together from its configuration: store, run state, policies, stages, channels, and what runs beside.
 
 Called by `kvp serve`, and by tests that want one in their own process.
 """
 
 from __future__ import annotations
 
-import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Response
 
 from kvpolicy.adapter import find_adapter
+from kvpolicy.policy.policy import Policy
+from kvpolicy.service import beside
 from kvpolicy.service.admin import make_admin
 from kvpolicy.service.app import Gateway, make_gateway, mount
 from kvpolicy.service.channels import Channels
@@ -21,36 +23,77 @@ from kvpolicy.service.config import Config
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.doctor import Doctor
 from kvpolicy.service.exchange import Stage
+from kvpolicy.service.families import Parts
 from kvpolicy.service.holding import Holding
-from kvpolicy.service.isolation import load_secret, mint
+from kvpolicy.service.isolation import load_secret
 from kvpolicy.service.journal import Journal
-from kvpolicy.service.metrics import CONTENT_TYPE, Metrics, Parts
+from kvpolicy.service.lasting import LastingPolicies, LastingTimes
+from kvpolicy.service.metrics import CONTENT_TYPE, Metrics
+from kvpolicy.service.minting import minting
+from kvpolicy.service.planning import Planning
 from kvpolicy.service.policies import Policies
+from kvpolicy.service.reloading import Reloading
+from kvpolicy.service.residents import Residents
 from kvpolicy.service.routes import make_routes
+from kvpolicy.service.routing import Routing
+from kvpolicy.service.telling import Alone, Telling, Together
 from kvpolicy.service.tokenizing import Tokenizing
+from kvpolicy.service.workflows import Workflows, make_workflows
+from kvpolicy.store import Settings, open_store
+from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.workflow.state import RunState
 
 ENGINE = "vllm"
-LONGEST_TICK_S = 1.0
 
 
-def assemble(config: Config, clock: Callable[[], float] = time.monotonic) -> tuple[FastAPI, Gateway]:
-    """The whole gateway. Raises PolicyFault or InputFault for what cannot be."""
-    adapter = find_adapter(ENGINE)
-    state = RunState()
-    tenants = {section.name: section.policy for section in config.tenant if section.policy is not None}
-    policies = Policies(config.policy, tenants, lambda policy: state.watch(policy.intervals))
+def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[FastAPI, Gateway]:
+    """The whole gateway. clock: seconds; by default the store's where replicas share one, else this machine's own.
+    Raises PolicyFault or InputFault for what cannot be."""
+    store = open_store(config.store.redis, Settings(prefix=config.store.prefix), config.store.file)
+    awaited = AwaitedStore(store)
+    shared = config.store.redis is not None
+    clock = clock or (store.now if shared else time.monotonic)
     secret = load_secret(config.secret_file)
+    mint = minting(config, store, secret)
+
+    state = RunState()
+    known = {section.name for section in config.tenant}
+
+    def all_tenants() -> tuple[str, ...]:
+        return tuple({*known, *gateway.tenants.names, *state.learned.tenants()})
+
+    workflows = Workflows(state, awaited, all_tenants)
+
+    def came(policy: Policy) -> None:
+        state.watch(policy.intervals)
+        workflows.of_policy(policy)
+
+    policies = Policies(config.policy, {s.name: s.policy for s in config.tenant if s.policy is not None}, came)
+    planning = Planning(state, find_adapter(ENGINE))
     channels = Channels(config.upstream, ENGINE)
-    holding = Holding(state, adapter, channels.send)
-    decisions = Decisions(policies, state, holding, adapter, partial(mint, secret), secret, clock)
+    holding = Holding(planning, channels.send)
+    together = Together(awaited, state, holding.happened, holding.let_go) if shared else None
+    telling: Telling = Alone(state) if together is None else together
+    decisions = Decisions(policies, planning, holding, telling, mint, secret, clock)
+    residents = Residents(config.upstream, ENGINE, clock)
     doctor = Doctor(secret)
     journal = None if config.log.decisions is None else Journal(config.log.decisions, config.log.sample, secret, clock)
     stages: list[Stage] = [decisions, doctor, *(() if journal is None else (journal,))]
-    app, gateway = make_gateway(config, stages, clock, partial(mint, secret))
-    metrics = Metrics()
-    metrics.watch(Parts(metrics, {"proxy": gateway.proxy, "decisions": decisions, "holding": holding}))
-    decisions.metrics = metrics
+    app, gateway = make_gateway(config, stages, clock, mint)
+    routing = Routing(config.routing, gateway.upstreams, awaited, residents, clock)
+    stages.insert(1, routing)
+    tokenizing = Tokenizing(gateway.upstreams, clock)
+    decisions.fetch, decisions.placed = tokenizing.fetch, residents.learn
+    reloading = Reloading(policies, time.monotonic)
+    lasting = LastingPolicies(awaited, policies)
+    times = LastingTimes(awaited, state.learned, f"{config.store.prefix}@{socket.gethostname()}")
+
+    parts: dict[str, Any] = {
+        "proxy": gateway.proxy, "decisions": decisions, "holding": holding, "channels": channels, "doctor": doctor,
+        "routing": routing, "telling": together, "tokenizing": tokenizing, "journal": journal, "residents": residents,
+    }  # fmt: skip
+    metrics = decisions.metrics = Metrics()
+    metrics.watch(Parts(metrics, parts))
 
     @app.get("/metrics")
     async def exposition() -> Response:
@@ -60,34 +103,38 @@ def assemble(config: Config, clock: Callable[[], float] = time.monotonic) -> tup
     mount(
         app,
         gateway,
-        make_routes(decisions, gateway.tenants, config.limits.body_bytes),
-        make_admin(config.admin, policies, channels.release_all),
+        make_routes(decisions, gateway.tenants, config.limits.body_bytes, channels.ask),
+        make_workflows(workflows, gateway.tenants, config.limits.header_bytes),
+        make_admin(config.admin, policies, channels.release_all, reloading.reload),
     )
-    tokenizing = Tokenizing(gateway.upstreams, clock)
-    decisions.fetch = tokenizing.fetch
-
     inner = app.router.lifespan_context
 
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            ticking = asyncio.get_running_loop().create_task(_tick(holding, clock))
+            stack.push_async_callback(awaited.close)
+            stack.push_async_callback(times.keep)
             stack.push_async_callback(tokenizing.close)
             stack.callback(channels.close)
-            stack.callback(ticking.cancel)
+            stack.callback(residents.close)
             if journal is not None:
                 stack.callback(journal.close)
+            residents.start()
+            await lasting.start()
+            jobs = [
+                beside.tick(holding, clock),
+                beside.forget(decisions.sessions.forget, clock),
+                reloading.run(),
+                lasting.run(),
+                times.run(all_tenants),
+                workflows.run(),
+            ]
+            if together is not None:
+                jobs.append(beside.hear(together, holding, clock))
+            await stack.enter_async_context(beside.running(*jobs))
+            await stack.enter_async_context(beside.signalled(reloading))
             await stack.enter_async_context(inner(application))
             yield
 
     app.router.lifespan_context = lifespan
     return app, gateway
-
-
-async def _tick(holding: Holding, clock: Callable[[], float]) -> None:
-    """Plans are read again when they are due, whether requests come or not."""
-    while True:
-        wait = LONGEST_TICK_S
-        with suppress(Exception):
-            wait = min(max(holding.tick(clock()), 0.01), LONGEST_TICK_S)
-        await asyncio.sleep(wait)

@@ -6,9 +6,11 @@ between requests.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +19,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.service.config import Upstream
 
 GROUP = "kvpolicy.channels"
+_STATUSES = frozenset({"accepted", "clipped", "deferred", "ignored", "rejected", "unknown"})
 
 
 class Channel(Protocol):
@@ -37,6 +40,8 @@ class Channels:
     def __init__(self, upstreams: Sequence[Upstream], engine: str) -> None:
         self.counts: Counter[str] = Counter()
         self._channels: dict[str, Channel] = {}
+        self._asked: dict[tuple[str, int], asyncio.Future[Mapping[str, Any]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         wanted = [each for each in upstreams if each.channel is not None]
         if not wanted:
             return
@@ -51,7 +56,7 @@ class Channels:
                     token = Path(each.channel_token_file).read_text(encoding="utf-8").strip()
                 except OSError as fault:
                     raise InputFault(f"channel_token_file: {each.channel_token_file}: {fault.strerror}") from None
-            self._channels[each.url] = make(each.channel, token=token, on_answer=self._answered)
+            self._channels[each.url] = make(each.channel, token=token, on_answer=partial(self._answered, each.url))
 
     def send(self, url: str, message: Mapping[str, Any]) -> None:
         """A message to the engine at an address."""
@@ -65,6 +70,28 @@ class Channels:
         except InputFault:
             self.counts["faults"] += 1
 
+    async def ask(self, url: str, message: Mapping[str, Any], within_s: float) -> Mapping[str, Any] | None:
+        """A question to the engine at an address; None where it has no channel or does not answer in time. No request
+        waits for it."""
+        channel = self._channels.get(url)
+        if channel is None:
+            return None
+        self._loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
+        try:
+            number = channel.send(dict(message))
+        except InputFault:
+            self.counts["faults"] += 1
+            return None
+        self._asked[url, number] = answer
+        try:
+            return await asyncio.wait_for(answer, within_s)
+        except TimeoutError:
+            self.counts["unanswered"] += 1
+            return None
+        finally:
+            self._asked.pop((url, number), None)
+
     def release_all(self) -> int:
         """Take back all protection everywhere. Returns how many engines were told."""
         for url in self._channels:
@@ -77,5 +104,16 @@ class Channels:
             with suppress(Exception):
                 channel.close()
 
-    def _answered(self, row: Mapping[str, Any]) -> None:
-        self.counts[f"answer_{row.get('status', 'unknown')}"] += 1
+    def _answered(self, url: str, row: Mapping[str, Any]) -> None:
+        """In the channel's own thread."""
+        status = row.get("status")
+        self.counts[f"answer_{status if status in _STATUSES else 'unknown'}"] += 1
+        number = row.get("id")
+        waiting = self._asked.get((url, number)) if isinstance(number, int) else None
+        if waiting is not None and self._loop is not None and status != "deferred":
+            self._loop.call_soon_threadsafe(_settle, waiting, row)
+
+
+def _settle(waiting: asyncio.Future[Mapping[str, Any]], row: Mapping[str, Any]) -> None:
+    if not waiting.done():
+        waiting.set_result(row)

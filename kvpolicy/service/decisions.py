@@ -13,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kvpolicy.adapter import READY, Adapter
+from kvpolicy.adapter import READY
 from kvpolicy.plan import plan
-from kvpolicy.request import Request, Span
+from kvpolicy.request import Owner, Request, Span
 from kvpolicy.service.answers import AnswerReader
 from kvpolicy.service.exchange import DONE, Exchange
+from kvpolicy.service.gains import Gains, expected
 from kvpolicy.service.holding import Holding
 from kvpolicy.service.isolation import SALT_FIELD, Mint, unique
 from kvpolicy.service.meaning import dialects
@@ -30,28 +31,32 @@ from kvpolicy.service.meaning.offsets import Offsets, Places
 from kvpolicy.service.meaning.sessions import Sessions
 from kvpolicy.service.meaning.spans import located
 from kvpolicy.service.metrics import Metrics
+from kvpolicy.service.planning import Planning, narrowed
 from kvpolicy.service.policies import ENFORCE, OFF, Policies
 from kvpolicy.service.seen import Seen
+from kvpolicy.service.telling import Telling
+from kvpolicy.steering.pace import TimeSpent
 from kvpolicy.steering.requests import RESUMES
 from kvpolicy.words import DEFAULT_SHARE
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.state import RunState
 
 _FINISHED = frozenset({"stop", "end_turn", "completed", "stop_sequence"})
+ACCEPTED, CLIPPED, DEFERRED, IGNORED, REJECTED = "accepted", "clipped", "deferred", "ignored", "rejected"
 
 
 class Decisions:
-    """policies: those in force. state: of all runs. clock: seconds. fetch: asks an engine where a conversation's units
-    lie and calls back; None: nobody can. block_size: of the engines, tokens. counts: see `metrics`."""
+    """policies: those in force. telling: who hears what happens. clock: seconds. fetch: asks an engine where a
+    conversation's units lie and calls back; None: nobody can. placed: told of a prompt whose tokens were asked, with
+    its salt. block_size: of the engines, tokens. counts: see `metrics`; answers: what requests were told, by status."""
 
     name = "decisions"
 
     def __init__(
         self,
         policies: Policies,
-        state: RunState,
+        planning: Planning,
         holding: Holding,
-        adapter: Adapter,
+        telling: Telling,
         mint: Mint,
         secret: bytes,
         clock: Callable[[], float],
@@ -59,12 +64,16 @@ class Decisions:
         block_size: int = 16,
         fetch: Callable[[dialects.Conversation, Offsets, Callable[[Places], None]], None] | None = None,
     ) -> None:
-        self.policies, self.state, self.holding, self.adapter = policies, state, holding, adapter
+        self.policies, self.planning, self.holding, self.telling = policies, planning, holding, telling
+        self.state, self.adapter = planning.state, planning.adapter
         self.mint, self.secret, self.clock, self.fetch = mint, secret, clock, fetch
         self.block_size = block_size
+        self.placed: Callable[[dialects.Conversation, Places, str | None], None] | None = None
         self.sessions = Sessions()
         self.offsets = Offsets()
+        self.gains = Gains()
         self.counts: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
         self.metrics: Metrics | None = None
 
     # --- a request comes ------------------------------------------------------------------------------------------
@@ -77,19 +86,22 @@ class Decisions:
         conversation = dialects.read(exchange.dialect, exchange.body, self.secret)
         if conversation is None:
             self.counts["unread"] += 1
+            self._answer(exchange, None, IGNORED)
             return
         now = self.clock()
         arrived = self.sessions.arrive(exchange.tenant.name, context, conversation, now)
         chosen = self.policies.choose(exchange.tenant, conversation.model, arrived.owner, said.policy, said.mode)
-        seen = Seen(conversation, context, arrived, chosen, said)
+        seen = Seen(conversation, context, arrived, chosen, said, exchange.tenant.caps)
         exchange.notes[self.name] = seen
         for code in (*said.warned, *arrived.warned):
             self._warn(exchange, code)
         self._isolate(exchange, seen, now)
         if chosen.mode == OFF:
             self.counts["off"] += 1
+            self._answer(exchange, seen, IGNORED)
             return
-        self._told(exchange, seen, now)
+        self._answer(exchange, seen, DEFERRED, final=False)
+        await self._told(exchange, seen, now)
         self._plan(exchange, seen, now)
 
     def _isolate(self, exchange: Exchange, seen: Seen, now: float) -> None:
@@ -100,33 +112,37 @@ class Decisions:
             spans = [Span(unit.kind, place, place + 1) for place, unit in enumerate(units)]
             asked = self._request(exchange, seen, Places(len(units), ()), spans)
             share = plan(policy, asked, self.state, now).share
+            if seen.stated and seen.caps is not None:
+                share = narrowed(share, seen.caps)
         salt = self.mint(seen.arrived.owner, share)
         if salt is None:
             exchange.sent.pop(SALT_FIELD, None)
         else:
             exchange.sent[SALT_FIELD] = salt
 
-    def _told(self, exchange: Exchange, seen: Seen, now: float) -> None:
+    async def _told(self, exchange: Exchange, seen: Seen, now: float) -> None:
         """The run state hears of the request, and of what its client says has happened."""
         owner = seen.arrived.owner
         for event in seen.said.events:
-            self.happened(Event(now, event.name, event.attributes), seen)
+            await self.happened(Event(now, event.name, event.attributes), seen)
         if seen.arrived.compacted and not any(e.name == "compact" for e in seen.said.events):
-            self.happened(Event(now, "compact", {}), seen)
+            await self.happened(Event(now, "compact", {}), seen)
         seen.request = self._request(exchange, seen, None)
         results = seen.arrived.results if seen.arrived.chain.calls else None
         phase = self.state.phase(owner)
-        changed = self.state.arrive(seen.request, now, results or None)
+        changed = await self.telling.arrive(seen.request, now, results or None)
         if phase in RESUMES and self.state.phase(owner) != phase:
             self.holding.came(owner, RESUMES[phase], now)
         self.holding.replan((*changed, owner), now, besides=exchange.id)
 
     def _plan(self, exchange: Exchange, seen: Seen, now: float) -> None:
         places = self.offsets.known(seen.conversation)
+        self._expect(seen, places, now)
         if places is None or not places.whole:
             self._later(exchange, seen)
         if places is None:
             self.counts["places_unknown"] += 1
+            self.answers[DEFERRED] += 1
             return
         self.counts["places_known"] += 1
         payload = self._payload(exchange, seen, places, now)
@@ -135,21 +151,45 @@ class Decisions:
         if seen.chosen.mode == ENFORCE:
             for field, value in payload.items():
                 exchange.sent[field] = {**exchange.sent.get(field, {}), **value} if isinstance(value, dict) else value
-        self.holding.hold(exchange, seen, now)
+        self.holding.hold(exchange, seen, payload)
+
+    def _expect(self, seen: Seen, places: Places | None, now: float) -> None:
+        """What it should find cached, by what its chain's last prompt left."""
+        held = self.holding.last(seen.arrived.owner, seen.arrived.chain)
+        if held is None:
+            return
+        reproduced = held.request.tokens
+        if seen.arrived.diverged is not None:
+            agreeing = seen.arrived.diverged
+            end = 0 if not agreeing else None if places is None else places.ends[agreeing - 1]
+            if end is None:
+                return
+            reproduced = end
+        last = held.seen
+        seen.expects = expected(
+            seen.chosen.mode, held.request, last.plan, last.released, reproduced, now, self.block_size
+        )
 
     def _payload(self, exchange: Exchange, seen: Seen, places: Places, now: float) -> dict[str, Any] | None:
         found = located(seen.conversation, places, seen.said.marks)
         for code in found.warned:
             self._warn(exchange, code)
         request = seen.request = self._request(exchange, seen, places, found.spans)
-        made = seen.plan = plan(seen.chosen.version.policy, request, self.state, now)
-        lowered = self.adapter.lower(made, request)
+        try:
+            made = seen.plan = self.planning.make(seen, request, now)
+        except TimeSpent:
+            self.counts["plan_late"] += 1
+            self._answer(exchange, seen, IGNORED)
+            return None
+        lowered = self.planning.lower(made, request)
         self.counts["planned"] += 1
         self.counts["losses"] += len(lowered.losses)
-        exchange.answer_headers["x-kvp-decision"] = (
-            f'id="{exchange.id}", policy="{_ascii(seen.chosen.version.name)}", v={seen.chosen.version.number}, '
-            f"mode={seen.chosen.mode}, directives={len(made.directives)}"
-        )
+        clipped = [notice for notice in made.notices if notice.code == "CLIPPED"]
+        if clipped:
+            self.counts["capped"] += 1
+            self._warn(exchange, "CLIPPED")
+        status = CLIPPED if clipped else ACCEPTED
+        self._answer(exchange, seen, status if lowered.state == READY else IGNORED)
         return lowered.payload if lowered.state == READY else None
 
     def _request(self, exchange: Exchange, seen: Seen, places: Places | None, spans: Any = ()) -> Request:
@@ -180,28 +220,37 @@ class Decisions:
             self.counts["places_unavailable"] += 1
             return
 
+        salt = exchange.sent.get(SALT_FIELD)
+
         def found(places: Places) -> None:
-            now = self.clock()
-            if self._payload(exchange, seen, places, now) is not None and seen.chosen.mode == ENFORCE:
-                self.counts["followed"] += 1
-                self.holding.hold(exchange, seen, now)
-                self.holding.follow(exchange, seen, now)
+            if self.placed is not None:
+                self.placed(seen.conversation, places, salt)
+            payload = self._payload(exchange, seen, places, self.clock())
+            if payload is not None:
+                self.holding.hold(exchange, seen, payload)
+                if seen.chosen.mode == ENFORCE:
+                    self.counts["followed"] += 1
+                    self.holding.follow(exchange, seen)
 
         self.fetch(seen.conversation, self.offsets, found)
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def happened(self, event: Event, seen: Seen | None = None) -> int:
+    async def happened(self, event: Event, seen: Seen | None = None) -> int:
         """An event of an owner, or of those its fields address. Returns how many owners it reached."""
-        fields = set(event.attributes) & {"session", "run", "agent", "branch", "node"}
-        owner = None if seen is None or fields - {"node"} else seen.arrived.owner
-        attributes = event.attributes
-        if owner is None and seen is not None:
-            attributes = {**event.attributes, "tenant": seen.arrived.owner.tenant}
-        reached = self.state.observe(Event(event.at, event.name, attributes), owner)
+        event, owner = self._addressed(event, seen)
+        reached = await self.telling.observe(event, owner)
         self.holding.happened(event, reached)
         self.counts["events"] += 1
         return len(reached)
+
+    def _addressed(self, event: Event, seen: Seen | None) -> tuple[Event, Owner | None]:
+        """An event with whom it means. # INVARIANT: its tenant is the authenticated one, whatever it says."""
+        if seen is None:
+            return event, None
+        if not set(event.attributes) & {"session", "run", "agent", "branch"}:
+            return event, seen.arrived.owner
+        return Event(event.at, event.name, {**event.attributes, "tenant": seen.arrived.owner.tenant}), None
 
     # --- an answer goes by ----------------------------------------------------------------------------------------
 
@@ -231,10 +280,13 @@ class Decisions:
         assert seen.request is not None
         reader, chain, owner = seen.reader, seen.arrived.chain, seen.arrived.owner
         if how != DONE or reader is None:
-            changed = self.state.cancel(exchange.id, now)
+            changed = self.telling.cancel(seen.request, now)
             self.holding.replan((*changed, owner), now)
             return
         reader.end()
+        seen.released = now
+        if seen.expects is not None and reader.cached is not None:
+            self.gains.found(seen.expects, reader.cached)
         if self.metrics is not None and reader.prompt is not None:
             model = seen.conversation.model
             self.metrics.count_tokens(owner.tenant, model, reader.cached or 0, reader.prompt, reader.output or 0)
@@ -244,18 +296,27 @@ class Decisions:
             self.counts["places_wrong"] += 1  # the engine counts otherwise than its tokenize route: ask anew
             self.offsets.forget(seen.conversation)
         finished = None if reader.finish is None else not reader.calls and reader.finish in _FINISHED
-        changed = self.state.answer(
-            seen.request,
-            now,
-            tool_calls=[(row["name"] or None, row["id"] or None) for row in reader.calls.values()],
-            finished=finished,
-            output_tokens=reader.output,
-        )
+        asked = [(row["name"] or None, row["id"] or None) for row in reader.calls.values()]
+        changed = self.telling.answer(seen.request, now, asked, finished, reader.output)
         if reader.calls or finished:
             self.holding.came(owner, "tool_call" if reader.calls else "turn_end", now)
         self.holding.replan((*changed, owner), now)
         if seen.context.final:
-            self.happened(Event(now, "session_end", {}), seen)
+            event, of = self._addressed(Event(now, "session_end", {}), seen)
+            self.holding.happened(event, self.telling.note(event, of))
+
+    def _answer(self, exchange: Exchange, seen: Seen | None, status: str, *, final: bool = True) -> None:
+        """What the client is told of its hints, as far as it is known when its answer begins; what was deferred is
+        counted again when it is known."""
+        if seen is None:
+            exchange.answer_headers["x-kvp-decision"] = f'id="{exchange.id}", status={status}'
+        else:
+            version, made = seen.chosen.version, seen.plan
+            exchange.answer_headers["x-kvp-decision"] = (
+                f'id="{exchange.id}", policy="{_ascii(version.name)}", v={version.number}, mode={seen.chosen.mode}, '
+                f"directives={0 if made is None else len(made.directives)}, status={status}"
+            )
+        self.answers[status] += final
 
     def _warn(self, exchange: Exchange, code: str) -> None:
         self.counts[f"warned_{code}"] += 1

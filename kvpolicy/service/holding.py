@@ -15,16 +15,16 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from kvpolicy.adapter import READY, Adapter
+from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
-from kvpolicy.plan import plan
 from kvpolicy.request import Owner, Request
 from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.meaning.sessions import Chain
+from kvpolicy.service.planning import Planning
 from kvpolicy.service.policies import ENFORCE
 from kvpolicy.service.seen import Seen
 from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.state import RunState
 
 Send = Callable[[str, Mapping[str, Any]], None]
 MOST_OWNERS = 100_000
@@ -43,10 +43,10 @@ class Held:
 
 
 class Holding:
-    """send: a message to the engine at an address. counts: replans sent events."""
+    """send: a message to the engine at an address. counts: replans sent events faults."""
 
-    def __init__(self, state: RunState, adapter: Adapter, send: Send) -> None:
-        self._state, self._adapter, self._send = state, adapter, send
+    def __init__(self, planning: Planning, send: Send) -> None:
+        self._planning, self._state, self._send = planning, planning.state, send
         self._owners: OrderedDict[Owner, OrderedDict[int, Held]] = OrderedDict()
         self._by_id: dict[str, Held] = {}
         self._due: list[tuple[float, int, Held]] = []
@@ -65,13 +65,30 @@ class Holding:
         """The plan of a request, while it is its chain's newest."""
         return self._by_id.get(request_id)
 
-    def hold(self, exchange: Exchange, seen: Seen, now: float) -> None:
-        """A plan went out with its request, or is about to follow it."""
+    def last(self, owner: Owner, chain: Chain) -> Held | None:
+        """The newest plan of an owner's chain."""
+        chains = self._owners.get(owner)
+        return None if chains is None else chains.get(id(chain))
+
+    def let_go(self, owner: Owner, model: str | None) -> None:
+        """Another replica serves this owner's requests now: its plans are that one's affair."""
+        chains = self._owners.get(owner)
+        for key, held in list(chains.items()) if chains is not None else ():
+            if held.seen.conversation.model == model:
+                assert chains is not None
+                del chains[key]
+                self._by_id.pop(held.exchange.id, None)
+                self.counts["let_go"] += 1
+        if chains is not None and not chains:
+            del self._owners[owner]
+
+    def hold(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
+        """A plan went out with its request, or is about to follow it. payload: as the engine takes it."""
         if seen.request is None or seen.plan is None:
             return
         chains = self._owners.setdefault(seen.arrived.owner, OrderedDict())
         self._owners.move_to_end(seen.arrived.owner)
-        held = Held(exchange, seen, seen.request, self._payload(seen.plan, seen.request))
+        held = Held(exchange, seen, seen.request, payload)
         key = id(seen.arrived.chain)
         before = chains.pop(key, None)
         gone = [] if before is None else [before]
@@ -85,7 +102,7 @@ class Holding:
         self._by_id[exchange.id] = held
         self._time(held, seen.plan)
 
-    def follow(self, exchange: Exchange, seen: Seen, now: float) -> None:
+    def follow(self, exchange: Exchange, seen: Seen) -> None:
         """Send the newest plan of a request that went out without one."""
         for held in self._owners.get(seen.arrived.owner, {}).values():
             if held.exchange is exchange:
@@ -130,7 +147,12 @@ class Holding:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _again(self, held: Held, now: float) -> None:
-        made = plan(held.seen.chosen.version.policy, held.request, self._state, now)
+        try:
+            made = self._planning.make(held.seen, held.request, now)
+        except Exception:  # what stands, stands
+            self.counts["faults"] += 1
+            held.valid_until = inf
+            return
         held.seen.plan = made
         told = self._payload(made, held.request)
         self.counts["replans"] += 1
@@ -148,7 +170,7 @@ class Holding:
         self.counts["sent"] += 1
 
     def _payload(self, made: Plan, request: Request) -> Mapping[str, Any] | None:
-        lowered = self._adapter.lower(made, request)
+        lowered = self._planning.lower(made, request)
         return lowered.payload if lowered.state == READY else None
 
     def _time(self, held: Held, made: Plan) -> None:

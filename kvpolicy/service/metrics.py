@@ -6,12 +6,7 @@ session, a request or a client's own word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -60,60 +55,3 @@ class Metrics:
             return OTHER
         self._tenants.add(tenant)
         return tenant
-
-
-class Parts(Collector):
-    """The counters of the gateway's parts, by what they are called there."""
-
-    def __init__(self, metrics: Metrics, parts: Mapping[str, Any]) -> None:
-        self._metrics = metrics
-        self._parts = parts
-
-    def collect(self) -> Iterator[Metric]:
-        """Every family."""
-        proxy, decisions, holding = (self._parts[name] for name in ("proxy", "decisions", "holding"))
-        outcomes = {k: v for k, v in proxy.counts.items() if not k.startswith("refused_")}
-        yield counted("kvpolicy_requests", "Requests by what became of them.", "outcome", outcomes.items())
-        refused = ((k.removeprefix("refused_"), v) for k, v in proxy.counts.items() if k.startswith("refused_"))
-        yield counted("kvpolicy_refusals", "Requests that the gateway answered itself.", "status", refused)
-        plain = {k: v for k, v in decisions.counts.items() if not k.startswith("warned_")}
-        yield counted("kvpolicy_decisions", "Decisions by what became of them.", "outcome", plain.items())
-        warned = ((k.removeprefix("warned_"), v) for k, v in decisions.counts.items() if k.startswith("warned_"))
-        yield counted("kvpolicy_warnings", "Annotations answered by a code.", "code", warned)
-        yield counted(
-            "kvpolicy_replanning", "Plans read again, and what was told of it.", "what", holding.counts.items()
-        )
-        offsets = decisions.offsets.counts
-        rows = [(n, getattr(offsets, n)) for n in ("known", "fetched", "unknown", "asked")]
-        yield counted("kvpolicy_places", "Places of messages in tokens.", "what", rows)
-        tokens = CounterMetricFamily("kvpolicy_tokens", "Tokens by the engine's own counts.", labels=["tenant", "kind"])
-        for (tenant, kind, _), count in self._metrics.tokens.items():
-            tokens.add_metric([tenant, kind], count)
-        yield tokens
-        running = GaugeMetricFamily("kvpolicy_requests_running", "Requests on their way.")
-        running.add_metric([], proxy.running)
-        yield running
-        for name, text, value in (
-            ("kvpolicy_sessions", "Chains that are remembered.", len(decisions.sessions)),
-            ("kvpolicy_owners_held", "Owners for whom engines hold something by our plans.", len(holding)),
-        ):
-            gauge = GaugeMetricFamily(name, text)
-            gauge.add_metric([], value)
-            yield gauge
-        info = GaugeMetricFamily("kvpolicy_policy_info", "Policies in force.", labels=["policy", "version", "digest"])
-        for name in decisions.policies.names:
-            version = decisions.policies.current(name)
-            info.add_metric([name, str(version.number), version.digest[:16]], 1)
-        yield info
-        resting = GaugeMetricFamily("kvpolicy_upstream_up", "Whether an engine takes connections.", labels=["engine"])
-        for engine in proxy.upstreams.engines:
-            resting.add_metric([engine.settings.name or engine.url], float(not engine.failures))
-        yield resting
-
-
-def counted(name: str, text: str, label: str, rows: Iterable[tuple[str, float]]) -> CounterMetricFamily:
-    """A family of counters with one label."""
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in rows:
-        family.add_metric([value], count)
-    return family

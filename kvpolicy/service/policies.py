@@ -1,24 +1,28 @@
 """The policies in force: which one a request is planned by, in which version, and whether it is acted on.
 
-Loaded by `app`, replaced as a whole or not at all; every request keeps the version it was planned by. A client's wish
-can lower the mode and choose among offered policies, never raise or bring one.
+Loaded by `assembly`, replaced as a whole or not at all (`reloading` by files and signal, `admin` by call, `replicas` by
+what another replica published); every request keeps the version it was planned by. A client's wish can lower the mode
+and choose among offered policies, never raise or bring one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from typing import Protocol
 
 from kvpolicy.faults import InputFault
 from kvpolicy.policy.checked import open_policy
+from kvpolicy.policy.diff.diff import difference
 from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Owner
 from kvpolicy.service.config import Mode, PolicySection
 from kvpolicy.service.tenants import Tenant
 
 MOST_VERSIONS = 32
+SOURCES = ("start", "file", "signal", "api", "rollback", "replica")
 OFF: Mode = "off"
 SHADOW: Mode = "shadow"
 ENFORCE: Mode = "enforce"
@@ -27,12 +31,18 @@ _RANK: Mapping[str, int] = {OFF: 0, SHADOW: 1, ENFORCE: 2}
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A compiled policy. number: counts up with every change; digest: of its files' texts."""
+    """A compiled policy. number: counts up with every change; digest: of its files' texts; source: what brought it,
+    one of SOURCES."""
 
     name: str
     number: int
     digest: str
     policy: Policy
+    source: str = "start"
+
+    def texts(self) -> dict[str, str]:
+        """Its files' texts by name, used ones first."""
+        return {member.file.name: member.file.text for member in self.policy.files.members}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +60,26 @@ class Watch(Protocol):
 
 
 class Policies:
-    """All versions by name. Raises PolicyFault or InputFault for what cannot be loaded."""
+    """All versions by name. Raises PolicyFault or InputFault for what cannot be loaded.
+
+    counts: `reload_RESULT` and `changed_SOURCE`. fault: why what is on disk is not in force, None where it is.
+    published: told of every change that began here, so that other replicas hear of it.
+    """
 
     def __init__(self, section: PolicySection, tenants: Mapping[str, str], came: Watch) -> None:
         self._section = section
         self._came = came
         self._versions: dict[str, list[Version]] = {}
-        names = {section.name, *section.models.values(), *section.offered, *tenants.values()}
+        self._canary = tuple(sorted(section.canary.items()))
+        if sum(part for _, part in self._canary) > 1:
+            raise InputFault("policy.canary: the parts of owners add up to more than 1")
+        names = {section.name, *section.models.values(), *section.offered, *section.canary, *tenants.values()}
+        self._read: dict[str, str] = {}  # digests as last read from files, by name
+        self.counts: Counter[str] = Counter()
+        self.fault: str | None = None
+        self.published: Callable[[Version], None] = _nobody
         for name in sorted(names):
-            self.put(name, open_policy([name]))
+            self._read[name] = self.put(name, open_policy([name])).digest
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,24 +100,75 @@ class Policies:
         if not known:
             numbers = ", ".join(str(version.number) for version in self._versions[name])
             raise InputFault(f"rollback: {name} has the versions {numbers}, not {number!r}")
-        return self.put(name, known[0].policy)
+        return self.put(name, known[0].policy, "rollback")
 
-    def put(self, name: str, policy: Policy) -> Version:
+    def compare(self, name: str, before: object, after: object) -> dict[str, object]:
+        """What two versions of a policy decide differently. Raises InputFault for a version that is not there."""
+        found = []
+        for number in (before, after):
+            known = [version for version in self._versions[name] if version.number == number]
+            if not known:
+                numbers = ", ".join(str(version.number) for version in self._versions[name])
+                raise InputFault(f"diff: {name} has the versions {numbers}, not {number!r}")
+            found.append(known[0].policy)
+        told = difference(*found)
+        return {
+            "same": told.same,
+            "changes": [change.as_json() for change in told.changes],
+            "others": list(told.others),
+            "unsettled": list(told.unsettled),
+        }
+
+    def put(self, name: str, policy: Policy, source: str = "start") -> Version:
         """Bring a policy into force under a name. The same text again is the same version."""
         digest = digest_of(policy)
         versions = self._versions.setdefault(name, [])
         if versions and versions[-1].digest == digest:
             return versions[-1]
-        made = Version(name, versions[-1].number + 1 if versions else 1, digest, policy)
+        made = Version(name, versions[-1].number + 1 if versions else 1, digest, policy, source)
         self._came(policy)
         versions.append(made)
         del versions[:-MOST_VERSIONS]
+        self.counts[f"changed_{source}"] += 1
+        if source not in ("start", "replica"):
+            self.published(made)
         return made
+
+    def take(self, read: Mapping[str, Policy], source: str) -> list[Version]:
+        """All that was read from files, at once. One whose files did not change since they were last read keeps what
+        is in force now, be it what a call brought."""
+        changed = []
+        for name, policy in read.items():
+            digest = digest_of(policy)
+            if self._read.get(name) != digest:
+                self._read[name] = digest
+                before = self._versions[name][-1]
+                made = self.put(name, policy, source)
+                changed += [made] if made is not before else []
+        self.fault = None
+        self.counts["reload_good"] += 1
+        return changed
+
+    def read_digest(self, name: str) -> str | None:
+        """Of a policy's files as they were last read."""
+        return self._read.get(name)
+
+    def failed(self, fault: str) -> None:
+        """What is on disk cannot be in force; what was, stays."""
+        self.fault = fault
+        self.counts["reload_bad"] += 1
 
     def choose(self, tenant: Tenant, model: str | None, owner: Owner, wish: str | None, mode: str | None) -> InForce:
         """What a request of `owner` is planned by."""
         section = self._section
         name = tenant.policy or section.models.get(model or "", section.name)
+        if tenant.policy is None and self._canary:
+            place = _place(owner, "canary")
+            for other, part in self._canary:
+                place -= part
+                if place < 0:
+                    name = other
+                    break
         if wish is not None and wish in section.offered:
             name = wish
         allowed: Mode = tenant.mode or section.mode
@@ -108,14 +180,19 @@ class Policies:
 
 
 def digest_of(policy: Policy) -> str:
-    """A policy's identity: the digests of its files together."""
+    """A policy's identity: the digests of its files together, wherever they lie."""
     told = sha256()
-    for name, digest in sorted(policy.digests.items()):
-        told.update(f"{name}\0{digest}\0".encode())
+    for digest in sorted(policy.digests.values()):
+        told.update(f"{digest}\0".encode())
     return told.hexdigest()
 
 
-def _place(owner: Owner) -> float:
-    """Where an owner stands between 0 and 1: the same in every replica, so that a share is the same owners."""
-    name = f"{owner.tenant}\0{owner.session}\0{owner.run}".encode("utf-8", "surrogatepass")
+def _nobody(_: Version) -> None:
+    """Nobody else has to hear."""
+
+
+def _place(owner: Owner, of: str = "share") -> float:
+    """Where an owner stands between 0 and 1: the same in every replica, so that a share is the same owners. of: two
+    shares are drawn apart from each other."""
+    name = f"{of}\0{owner.tenant}\0{owner.session}\0{owner.run}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "big") / 2**64

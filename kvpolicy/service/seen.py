@@ -5,16 +5,36 @@ from __future__ import annotations
 from kvpolicy.directive import Plan
 from kvpolicy.request import Request
 from kvpolicy.service.answers import AnswerReader
+from kvpolicy.service.config import Caps
+from kvpolicy.service.gains import Expected
 from kvpolicy.service.meaning.annotations import Annotations, Context
 from kvpolicy.service.meaning.dialects import Conversation
 from kvpolicy.service.meaning.sessions import Arrived
 from kvpolicy.service.policies import InForce
 
+_ALWAYS = ("agent", "node", "workflow", "branch", "depth", "last_step")
+_WHERE_READ = ("session", "turn")  # said by nearly everybody: it counts where a rule of the policy looks at it
+
 
 class Seen:
-    """What is known of one exchange. request, plan: as last made; reader: of its answer."""
+    """What is known of one exchange. request, plan: as last made; reader: of its answer; caps: of its tenant; stated:
+    whether its client said something that rules read; expects: what it should find cached; released: when its answer
+    ended, seconds."""
 
-    __slots__ = ("arrived", "chosen", "context", "conversation", "plan", "reader", "request", "said")
+    __slots__ = (
+        "arrived",
+        "caps",
+        "chosen",
+        "context",
+        "conversation",
+        "expects",
+        "plan",
+        "reader",
+        "released",
+        "request",
+        "said",
+        "stated",
+    )
 
     def __init__(
         self,
@@ -23,9 +43,16 @@ class Seen:
         arrived: Arrived,
         chosen: InForce,
         said: Annotations,
+        caps: Caps | None = None,
     ) -> None:
         self.conversation, self.context, self.arrived = conversation, context, arrived
-        self.chosen, self.said = chosen, said
+        self.chosen, self.said, self.caps = chosen, said, caps
+        read = chosen.version.policy.selectable
+        names = (*_ALWAYS, *(name for name in _WHERE_READ if name in read))
+        named = any(getattr(context, name) is not None for name in names)
+        self.stated = named or bool(said.marks or said.events or said.policy)
         self.request: Request | None = None
         self.plan: Plan | None = None
         self.reader: AnswerReader | None = None
+        self.expects: Expected | None = None
+        self.released: float | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from kvpolicy.service.meaning.dialects import Conversation
@@ -36,12 +36,13 @@ class Tokenizer(Protocol):
 class Places:
     """total: tokens of the prompt; where its newest units are not known yet, of what stands before them (`open`).
     ends: of each unit, None where it is not known. tools: [start, end) of the tool definitions, None without any or
-    where that is not known."""
+    where that is not known. tokens: the prompt's, where they were just asked; they are not remembered."""
 
     total: int
     ends: tuple[int | None, ...]
     tools: tuple[int, int] | None = None
     open: bool = False
+    tokens: Sequence[int] | None = field(default=None, repr=False, compare=False)
 
     @property
     def whole(self) -> bool:
@@ -133,7 +134,8 @@ class Offsets:
             if before is not None and list(whole[: len(before)]) == list(before):
                 self._keep(self._ends, (model, unit.digest), len(before))
         self.counts.fetched += 1
-        return self.known(conversation)
+        found = self.known(conversation)
+        return None if found is None else replace(found, tokens=whole)
 
     async def _find_tools(self, conversation: Conversation, tokenizer: Tokenizer) -> None:
         key = (conversation.model, _tool_key(conversation))

@@ -1,0 +1,200 @@
+"""What the routes of decisions do, without HTTP: plans for documents, events, what was decided and why.
+
+Called by `routes`. The tenant is the authenticated one, whatever a document says; nothing is told of another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from fastapi import Request
+
+from kvpolicy.faults import InputFault
+from kvpolicy.plan import plan
+from kvpolicy.plan.rows import as_json
+from kvpolicy.plan.state import run_state
+from kvpolicy.policy.explain import explain
+from kvpolicy.policy.model import Subject
+from kvpolicy.request import Request as Planned
+from kvpolicy.request_json import read_request, read_state
+from kvpolicy.service.decisions import Decisions
+from kvpolicy.service.edge import Refusal
+from kvpolicy.service.holding import Held, fields_of
+from kvpolicy.service.planning import bounded
+from kvpolicy.service.tenants import Tenant
+from kvpolicy.workflow.events import event_from_row
+
+Ask = Callable[[str, Mapping[str, Any], float], Awaitable[Mapping[str, Any] | None]]
+MOST_AT_ONCE = 1000
+LONGEST_LINE = 8 << 20
+ASK_WITHIN_S = 1.0  # of an engine's control channel; no request waits for it
+
+
+class Desk:
+    """decisions: what was and is decided. ask: a question to an engine's control channel; None: it did not answer."""
+
+    def __init__(self, decisions: Decisions, ask: Ask) -> None:
+        self._decisions, self._ask = decisions, ask
+
+    def plan(self, tenant: Tenant, document: Any) -> dict[str, Any]:
+        """The plan of a document. Raises InputFault."""
+        told = document if isinstance(document, Mapping) and "request" in document else {"request": document}
+        request = read_request(told["request"])
+        request = replace(request, owner=replace(request.owner, tenant=tenant.name))
+        wish = told.get("policy")
+        chosen = self._decisions.policies.choose(
+            tenant, request.model, request.owner, wish if isinstance(wish, str) else None, None
+        )
+        policy = chosen.version.policy
+        if "state" in told:
+            file = read_state(told["state"])
+            state: Any
+            state, now = run_state(policy, request, file.events, file.functions, file.workflow, told.get("now"))
+        else:
+            state, now = self._decisions.state, self._decisions.clock()
+            state.advance(now)
+        made = bounded(plan(policy, request, state, now), tenant.caps, now)
+        lowered = self._decisions.adapter.lower(made, request)
+        self._decisions.counts["asked"] += 1
+        return {
+            **as_json(made, request),
+            "policy": {"name": chosen.version.name, "version": chosen.version.number, "mode": chosen.mode},
+            "engine": {
+                "name": self._decisions.adapter.capabilities.name,
+                "state": lowered.state,
+                "payload": lowered.payload,
+                "losses": [loss.as_json() for loss in lowered.losses],
+            },
+        }
+
+    def plan_or_fault(self, tenant: Tenant, document: Any) -> dict[str, Any]:
+        """The plan of one among several, or what is wrong with it."""
+        try:
+            return self.plan(tenant, document)
+        except InputFault as fault:
+            return {"error": str(fault)}
+
+    async def stream(self, tenant: Tenant, request: Request) -> AsyncIterator[bytes]:
+        """One plan a line for one document a line, as they come."""
+        pending = bytearray()
+        async for part in request.stream():
+            pending += part
+            while (end := pending.find(b"\n")) >= 0:
+                line = bytes(pending[:end])
+                del pending[: end + 1]
+                if line.strip():
+                    yield self._line(tenant, line)
+            if len(pending) > LONGEST_LINE:
+                yield orjson.dumps({"error": f"a line is longer than {LONGEST_LINE} bytes"}) + b"\n"
+                return
+        if pending.strip():
+            yield self._line(tenant, bytes(pending))
+
+    def _line(self, tenant: Tenant, line: bytes) -> bytes:
+        try:
+            document = orjson.loads(line)
+        except orjson.JSONDecodeError as fault:
+            return orjson.dumps({"error": f"not JSON: {fault}"}) + b"\n"
+        return orjson.dumps(self.plan_or_fault(tenant, document)) + b"\n"
+
+    async def event(self, tenant: Tenant, row: Any) -> dict[str, Any]:
+        """The answer to one event."""
+        decisions = self._decisions
+        try:
+            if not isinstance(row, Mapping):
+                raise InputFault("an event must be an object")
+            event = event_from_row({**row, "tenant": tenant.name, "at": decisions.clock()})
+        except InputFault as fault:
+            return {"status": "rejected", "requested": 0, "granted": 0, "reason": str(fault)}
+        reached = await decisions.happened(event)
+        if not reached:
+            return {"status": "ignored", "requested": 0, "granted": 0, "reason": "no owner agrees with its fields"}
+        return {"status": "accepted", "requested": reached, "granted": reached, "reason": None}
+
+    def explain(self, tenant: Tenant, request_id: str, span: int | None = None) -> dict[str, Any]:
+        """What was decided for a request that is still remembered."""
+        held = self._held(tenant, request_id)
+        now = self._decisions.clock()
+        policy = held.seen.chosen.version.policy
+        spans = held.request.spans
+        if span is not None and not 0 <= span < len(spans):
+            raise Refusal(404, "not_found_error", f"request {request_id} has {len(spans)} spans, counted from 0")
+        rows = []
+        for index, each in enumerate(spans):
+            if span is None or index == span:
+                subject = Subject(each.kind, _attributes(held.request, index), held.request.owner, index)
+                told = explain(policy, subject, self._decisions.state).as_json()
+                rows.append({"span": index, "start": each.start, "end": each.end, **told})
+        return {
+            "request": request_id,
+            "at": now,
+            "policy": {"name": held.seen.chosen.version.name, "version": held.seen.chosen.version.number},
+            "mode": held.seen.chosen.mode,
+            "engine": held.exchange.upstream,
+            "phase": self._decisions.state.phase(held.request.owner),
+            "spans": rows,
+        }
+
+    async def block(self, tenant: Tenant, request_id: str, index: int) -> dict[str, Any]:
+        """One block of a request: what was decided for it, and what its engine says of it, where it answers in time."""
+        held = self._held(tenant, request_id)
+        made = held.seen.plan
+        rows = [] if made is None else as_json(made, held.request)["blocks"]
+        if not isinstance(rows, list) or not 0 <= index < len(rows):
+            raise Refusal(404, "not_found_error", f"request {request_id} has {len(rows)} blocks, counted from 0")
+        size, url = held.request.block_size, held.exchange.upstream
+        owner = fields_of(held.request.owner)
+        told = None if url is None else await self._ask(url, {"do": "show", "owner": owner}, ASK_WITHIN_S)
+        claims = [] if told is None else [c for c in told.get("claims", ()) if c.get("requested", 0) > index]
+        return {
+            "request": request_id,
+            "block": index,
+            "start": index * size,
+            "end": min((index + 1) * size, held.request.tokens),
+            "decided": rows[index],
+            "engine": url,
+            "answered": told is not None,
+            "claims": [{**claim, "covers": claim.get("blocks", 0) > index} for claim in claims],
+        }
+
+    def owners(self, tenant: Tenant, session: str | None, run: str | None) -> list[dict[str, Any]]:
+        """The tenant's owners, those of a session or a run where one is named."""
+        state, rows = self._decisions.state, []
+        for owner, held in self._decisions.holding.all():
+            if (
+                owner.tenant != tenant.name
+                or (session or owner.session) != owner.session
+                or (run or owner.run) != owner.run
+            ):
+                continue
+            rows.append(
+                {
+                    "session": owner.session,
+                    "run": owner.run,
+                    "agent": owner.agent,
+                    "branch": owner.branch,
+                    "phase": state.phase(owner),
+                    "requests": [each.exchange.id for each in held],
+                }
+            )
+            if len(rows) >= MOST_AT_ONCE:
+                break
+        return rows
+
+    def _held(self, tenant: Tenant, request_id: str) -> Held:
+        held = self._decisions.holding.find(request_id)
+        if held is None or held.request.owner.tenant != tenant.name:
+            raise Refusal(404, "not_found_error", f"nothing is remembered of a request {request_id!r}")
+        return held
+
+
+def _attributes(request: Planned, index: int) -> dict[str, object]:
+    """What rules see of a span."""
+    span, owner = request.spans[index], request.owner
+    own = {name: getattr(owner, name) for name in ("tenant", "session", "agent", "branch")}
+    length = {} if span.end is None else {"tokens": span.end - span.start}
+    found: dict[str, object] = {**own, **request.attributes, "model": request.model, **length, **span.attributes}
+    return {key: value for key, value in found.items() if value is not None}

@@ -1,0 +1,180 @@
+"""Who hears what happens to owners: this process's run state alone, or all replicas through a store.
+
+`decisions` tells it of requests, answers and events, and gets back whose plans are to be read again. `Alone` applies
+what it is told at once. `Together` tells all replicas and applies what they tell, own records included, in the store's
+one order; `apply_news` takes what others told meanwhile. An owner's plans are the affair of the replica that served its
+newest request: the others let go of theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+from uuid import uuid4
+
+from kvpolicy.request import Owner, Request
+from kvpolicy.store.awaited import AwaitedStore
+from kvpolicy.store.contract import Gap
+from kvpolicy.store.record import Record
+from kvpolicy.store.replica import Replica, answer_record, cancel_record, event_record, request_record
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.state import RunState, ToolCall
+
+SETTLE_S = 0.008  # of a request's 20 ms; the in-process state answers then
+_MOST = 64  # parts of a list in a record
+
+
+class Telling(Protocol):
+    """See the module. Each returns the owners to be planned again."""
+
+    async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
+        """A request came."""
+        ...
+
+    async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+        """An event; the owners that it reached."""
+        ...
+
+    def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+        """The same, where nobody waits for what it reached."""
+        ...
+
+    def answer(
+        self, request: Request, now: float, calls: Sequence[ToolCall], finished: bool | None, output: int | None
+    ) -> tuple[Owner, ...]:
+        """An answer is done."""
+        ...
+
+    def cancel(self, request: Request, now: float) -> tuple[Owner, ...]:
+        """A request was withdrawn."""
+        ...
+
+
+class Alone:
+    """This process."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+
+    async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        return self._state.arrive(request, now, results)
+
+    async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        return self._state.observe(event, owner)
+
+    def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        return self._state.observe(event, owner)
+
+    def answer(
+        self, request: Request, now: float, calls: Sequence[ToolCall], finished: bool | None, output: int | None
+    ) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        return self._state.answer(request, now, tool_calls=calls, finished=finished, output_tokens=output)
+
+    def cancel(self, request: Request, now: float) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        return self._state.cancel(request.id, now)
+
+
+class Together:
+    """store: that replicas share. happened: told of an event of another replica with whom it reached; left: of an owner
+    whose newest request another replica serves. counts: `told foreign late refused`."""
+
+    def __init__(
+        self,
+        store: AwaitedStore,
+        state: RunState,
+        happened: Callable[[Event, Iterable[Owner]], None],
+        left: Callable[[Owner, str | None], None],
+    ) -> None:
+        self._store = store
+        self._replica = _Replica(store.store, state, self._applied)
+        self._happened, self._left = happened, left
+        self._mine: set[str] = set()  # requests that run here
+        self._events: dict[str, tuple[Owner, ...] | None] = {}  # of ours on their way, by key
+        self.counts: Counter[str] = Counter()
+
+    async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        self._mine.add(request.id)
+        told = None if results is None else list(results)[:_MOST]
+        return await self._tell(request_record(request, now, told))
+
+    async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        key = self._key()
+        await self._tell(event_record(event, owner, key))
+        return self._events.pop(key, None) or ()
+
+    def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        key = self._key()
+        self._store.store.append(event_record(event, owner, key))
+        self.apply_news()
+        return self._events.get(key) or ()
+
+    def answer(
+        self, request: Request, now: float, calls: Sequence[ToolCall], finished: bool | None, output: int | None
+    ) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        self._mine.discard(request.id)
+        told = answer_record(request, now, tool_calls=list(calls)[:_MOST], finished=finished, output_tokens=output)
+        self._store.store.append(told)
+        return self.apply_news()
+
+    def cancel(self, request: Request, now: float) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        self._mine.discard(request.id)
+        self._store.store.append(cancel_record(request, now))
+        return self.apply_news()
+
+    def apply_news(self) -> tuple[Owner, ...]:
+        """Take what has come. Never waits."""
+        return self._replica.catch_up()
+
+    async def _tell(self, record: Record) -> tuple[Owner, ...]:
+        self._store.store.append(record)
+        self.counts["told"] += 1
+        if not await self._store.settle(SETTLE_S):
+            self.counts["late"] += 1
+        return self.apply_news()
+
+    def _key(self) -> str:
+        key = uuid4().hex
+        self._events[key] = None
+        while len(self._events) > 10_000:
+            del self._events[next(iter(self._events))]
+        return key
+
+    def _applied(self, record: Record, changed: tuple[Owner, ...]) -> None:
+        body: Any = record.body
+        if record.kind == "event":
+            if record.key in self._events:
+                self._events[record.key] = changed
+                return
+            self.counts["foreign"] += 1
+            at = record.at if record.at is not None else 0.0
+            self._happened(Event(at, str(body["event"]), dict(body["attributes"])), changed)
+        elif record.kind == "request" and body.get("id") not in self._mine:
+            self.counts["foreign"] += 1
+            model = body.get("model")
+            self._left(record.owner, model if isinstance(model, str) else None)
+
+
+class _Replica(Replica):
+    """One that says what it applied, and that has the owner of each record planned again."""
+
+    def __init__(self, store: Any, state: RunState, applied: Callable[[Record, tuple[Owner, ...]], None]) -> None:
+        super().__init__(store, state)
+        self._applied = applied
+
+    def _one(self, record: Record | Gap) -> tuple[Owner, ...]:
+        changed = super()._one(record)
+        if isinstance(record, Gap):
+            return changed
+        self._applied(record, changed)
+        return changed if record.kind == "event" else tuple(dict.fromkeys((*changed, record.owner)))

@@ -1,0 +1,190 @@
+"""Workflows and runs as resources: graphs put by name, a tenant's own, and where its runs stand.
+
+Mounted by `app` before the proxy. A request that says `workflow=NAME` follows the graph of that name; a run that has
+begun keeps its graph. Graphs are kept in the store, so that they outlive the process and replicas have the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from kvpolicy.faults import ERROR, InputFault, KvpError
+from kvpolicy.policy.policy import Policy
+from kvpolicy.service.edge import Refusal, joined, read_body
+from kvpolicy.service.meaning.annotations import name_of
+from kvpolicy.service.tenants import Tenant, Tenants
+from kvpolicy.store.awaited import AwaitedStore
+from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.state import RunState
+
+KIND = "workflow"
+LARGEST = 1 << 20  # bytes of a graph
+MOST_NODES = 10_000
+LOOK_S = 5.0
+EXAMPLE = {"nodes": ["plan", "write", "judge"], "edges": [["plan", "write"], ["write", "judge"]]}
+
+
+class Workflows:
+    """state: whose runs follow the graphs. tenants: those whose graphs other replicas may have put."""
+
+    def __init__(self, state: RunState, store: AwaitedStore, tenants: Callable[[], tuple[str, ...]]) -> None:
+        self._state, self._store, self._tenants = state, store, tenants
+        self._documents: dict[tuple[str, str], Mapping[str, Any]] = {}
+
+    def of_policy(self, policy: Policy) -> None:
+        """The workflows that a policy's own text declares, for all tenants."""
+        for block in policy.workflows:
+            with suppress(KvpError):
+                self._state.runs.name(block.name, Graph.build(block, block.name))
+
+    def get(self, tenant: str, name: str) -> Mapping[str, Any] | None:
+        """The document of a name."""
+        return self._documents.get((tenant, name))
+
+    def names(self, tenant: str) -> tuple[str, ...]:
+        """Those that requests may name."""
+        return self._state.runs.named.names(tenant)
+
+    async def put(self, tenant: str, name: str, document: object) -> tuple[bool, Graph]:
+        """A graph under a name. Returns whether it is new. Raises InputFault for one that is wrong."""
+        new, graph = self._take(tenant, name, document)
+        assert isinstance(document, Mapping)
+        await self._store.keep(KIND, tenant, name, {"name": name, "graph": document})
+        return new, graph
+
+    async def drop(self, tenant: str, name: str) -> bool:
+        """Forget one. Returns whether it was there."""
+        self._documents.pop((tenant, name), None)
+        there = self._state.runs.named.drop(tenant, name)
+        if there:
+            await self._store.keep(KIND, tenant, name, {"name": name, "graph": None})
+        return there
+
+    async def look(self) -> None:
+        """Take up what is in the store."""
+        for tenant in self._tenants():
+            for document in await self._store.kept(KIND, tenant):
+                name, graph = document.body.get("name"), document.body.get("graph")
+                if not isinstance(name, str) or self._documents.get((tenant, name)) == graph:
+                    continue
+                if graph is None:
+                    self._documents.pop((tenant, name), None)
+                    self._state.runs.named.drop(tenant, name)
+                else:
+                    with suppress(InputFault):
+                        self._take(tenant, name, graph)
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            with suppress(Exception):
+                await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    def runs(self, tenant: str, run: str) -> dict[str, Any] | None:
+        """Where a run stands, None where nobody of it is known."""
+        state = self._state
+        owners = [owner for owner in state.owners() if owner.tenant == tenant and owner.run == run]
+        if not owners:
+            return None
+        standing = state.runs.standing(owners[0])
+        position = None if standing is None else standing.position
+        nodes = []
+        if position is not None:
+            for node in position.graph.names:
+                steps = position.steps(node)
+                nodes.append({"name": node, "steps_to_next_use": "never" if steps == inf else steps})
+        running = [] if standing is None else [name for name in standing.started if name is not None]
+        return {
+            "run": run,
+            "workflow": None if position is None else position.graph.name,
+            "running": running,
+            "nodes": nodes,
+            "owners": [
+                {"session": o.session, "agent": o.agent, "branch": o.branch, "phase": state.phase(o)}
+                for o in owners[:1000]
+            ],
+        }
+
+    def _take(self, tenant: str, name: str, document: object) -> tuple[bool, Graph]:
+        if not isinstance(document, Mapping):
+            raise InputFault("a workflow is a JSON object with nodes, edges, joins, loops")
+        graph = Graph.sound(document, name)
+        if len(graph.names) > MOST_NODES:
+            raise InputFault(f"nodes: {len(graph.names)}; a workflow has {MOST_NODES} at most")
+        new = self._state.runs.name(name, graph, tenant)
+        self._documents[tenant, name] = document
+        return new, graph
+
+
+def make_workflows(workflows: Workflows, tenants: Tenants, most_header: int) -> APIRouter:
+    """The routes."""
+    routes = APIRouter()
+
+    def who(request: Request) -> Tenant:
+        tenant = tenants.of(joined(request.headers.raw, most_header))
+        if tenant is None:
+            raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
+        return tenant
+
+    @routes.get("/v1/workflows", summary="Names that requests may give as their workflow")
+    async def get_names(request: Request) -> Response:
+        return _json({"workflows": list(workflows.names(who(request).name))})
+
+    @routes.put("/v1/workflows/{name}", summary="A workflow's graph, for the runs that begin from now on",
+                openapi_extra=_body(EXAMPLE))  # fmt: skip
+    async def put_workflow(request: Request, name: str) -> Response:
+        tenant = who(request)
+        data = await read_body(request.receive, LARGEST, 60.0, request.headers.get("content-length"))
+        try:
+            document = orjson.loads(data)
+        except orjson.JSONDecodeError as fault:
+            raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
+        new, graph = await workflows.put(tenant.name, _name(name), document)
+        notices = [d.as_json() for d in graph.check() if d.severity != ERROR]
+        return _json({"name": name, "nodes": list(graph.names), "notices": notices}, 201 if new else 200)
+
+    @routes.get("/v1/workflows/{name}", summary="A workflow's graph as it was put")
+    async def get_workflow(request: Request, name: str) -> Response:
+        found = workflows.get(who(request).name, name)
+        if found is None:
+            raise Refusal(404, "not_found_error", f"there is no workflow {name!r} of this tenant")
+        return _json(found)
+
+    @routes.delete("/v1/workflows/{name}", summary="Forget a workflow; runs that follow it keep it", status_code=204)
+    async def delete_workflow(request: Request, name: str) -> Response:
+        if not await workflows.drop(who(request).name, name):
+            raise Refusal(404, "not_found_error", f"there is no workflow {name!r} of this tenant")
+        return Response(status_code=204)
+
+    @routes.get("/v1/runs/{run}", summary="Where a run stands")
+    async def get_run(request: Request, run: str) -> Response:
+        found = workflows.runs(who(request).name, run)
+        if found is None:
+            raise Refusal(404, "not_found_error", f"nothing is known of a run {run!r}")
+        return _json(found)
+
+    return routes
+
+
+def _name(text: str) -> str:
+    name = name_of(text)
+    if name is None:
+        raise Refusal(400, "invalid_request_error", "name: 1 to 256 printable characters are needed")
+    return name
+
+
+def _json(document: object, status: int = 200) -> Response:
+    return Response(orjson.dumps(document), status, media_type="application/json")
+
+
+def _body(example: object) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"type": "object"}, "examples": {"a chain": {"value": example}}}}
+    return {"requestBody": {"required": True, "content": content}}
