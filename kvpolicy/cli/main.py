@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "serve": "the gateway in front of engines",
     "run": "start an inference engine so that its eviction follows ranks",
     "doctor": "examine an inference engine that runs: what works, what is missing",
+    "lsp": "the language server, for editors",
 }
 
 

@@ -1,0 +1,123 @@
+"""The protocol as pygls has it, where it is too trusting: broken messages, huge ones, and texts as editors count them.
+
+A request that cannot be read is answered with an error (else its sender waits for ever), one that is nonsense is
+dropped, and open texts are kept by `documents`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, BinaryIO
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidRequest, JsonRpcServerNotInitialized
+from pygls.protocol import LanguageServerProtocol, lsp_method
+
+LARGEST = 64 << 20  # bytes of one message; a text has 4 MiB at most
+_LINE = 1 << 16
+_NOTHING = b"null"
+
+
+class Protocol(LanguageServerProtocol):
+    """Messages of the editor."""
+
+    @property
+    def was_shut_down(self) -> bool:
+        """Whether the editor has ended the session before it left."""
+        return bool(self._shutdown)
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """A message from its JSON. Part of one are dictionaries, which come here, too."""
+        if "jsonrpc" not in data:
+            return data
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as fault:
+            number = data.get("id")
+            if isinstance(number, int | str) and isinstance(data.get("method"), str):
+                self._send_response(number, error=fault.to_response_error())
+            return None
+
+    def handle_message(self, message: Any) -> None:
+        """Act on a message; what is none is dropped."""
+        if message is None or not hasattr(message, "jsonrpc"):
+            return
+        number, method = getattr(message, "id", None), getattr(message, "method", "")
+        if number is not None and method and self._shutdown:
+            over = JsonRpcInvalidRequest("the server is shutting down")
+            self._send_response(number, error=over.to_response_error())
+            return
+        if self._workspace is None and method not in {types.INITIALIZE, types.EXIT, ""}:
+            if number is not None:
+                early = JsonRpcServerNotInitialized("the server is not initialized")
+                self._send_response(number, error=early.to_response_error())
+            return
+        super().handle_message(message)
+
+    # The texts are kept by `documents`, which counts lines as the protocol does; these would keep a second copy.
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> Any:
+        """A text was opened."""
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:
+        """A text was changed."""
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> Any:
+        """A text was closed."""
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+
+
+class Input:
+    """The editor's bytes, no more at once than a message may have: one that says it is larger is read and dropped."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readline(self) -> bytes:
+        """A line of a header."""
+        return self._stream.readline(_LINE)
+
+    def read(self, size: int) -> bytes:
+        """A message, or `null` where it is too large or no JSON."""
+        left = size
+        while left > LARGEST:
+            piece = self._stream.read(min(left, 1 << 20))
+            if not piece:
+                return b""
+            left -= len(piece)
+        data = self._stream.read(left)
+        if size > LARGEST:
+            return _NOTHING if data else b""
+        if len(data) < size:  # the editor went away
+            return b""
+        try:
+            json.loads(data)
+        except (ValueError, RecursionError):
+            return _NOTHING
+        return data
+
+    def close(self) -> None:
+        """Nothing: the stream is not ours."""
+
+
+class Output:
+    """Where answers go; it stays open when the session ends, for it is not ours."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> int:
+        """Bytes of a message."""
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        """Send them."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing."""
