@@ -28,6 +28,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "kvpolicy.pool",
+            "kvpolicy.channel",
             "kvpolicy.adapter",
             "kvpolicy.lowering",
             "kvpolicy.engine_check",

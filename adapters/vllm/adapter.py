@@ -1,6 +1,6 @@
 """vLLM as an adapter: what it can do with kvpolicy in its engine, and a plan as fields of a request's body.
 
-`lower` writes what `payload` reads in the engine. Found by entry point, like every adapter; needs no vLLM.
+`lower` writes what `kvpolicy.channel.payload` reads in the engine. Found by entry point; needs no vLLM.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from kvpolicy import words
 from kvpolicy.adapter import READY, Capabilities, Lowered
-from kvpolicy.adapters.vllm.payload import KEY
 from kvpolicy.adapters.vllm.versions import RANGE, SUPPORTED
 from kvpolicy.blocks import lay_out
+from kvpolicy.channel.payload import KEY
 from kvpolicy.directive import Directive, Plan
 from kvpolicy.faults import Notice
 from kvpolicy.request import Request
@@ -76,7 +76,8 @@ def told_of(plan: Plan, request: Request, *, waits: bool = False) -> dict[str, A
             rows.append(row)
     owner = request.owner
     named = {name: getattr(owner, name) for name in ("tenant", "session", "run", "agent", "branch")}
-    told: dict[str, Any] = {"owner": {k: v for k, v in named.items() if v is not None}, "spans": rows}
+    known = {k: v for k, v in named.items() if v is not None}
+    told: dict[str, Any] = {"owner": known, "request": request.id, "spans": rows}
     if request.model is not None:
         told["model"] = request.model
     if request.key is not None:

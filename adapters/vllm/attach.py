@@ -68,13 +68,13 @@ def _budget() -> float:
 
 
 def _channel(scheduler: Any, status: Callable[[], dict[str, Any]]) -> Any:
-    from kvpolicy.adapters.vllm.channel_wire import ADDRESS_VARIABLE, TOKEN_VARIABLE
+    from kvpolicy.channel.wire import ADDRESS_VARIABLE, TOKEN_VARIABLE
 
     address = os.environ.get(ADDRESS_VARIABLE)
     if not address:
         return None
-    from kvpolicy.adapters.vllm.channel import Channel
-    from kvpolicy.adapters.vllm.channel_wake import find_wake
+    from kvpolicy.adapters.vllm.wake import find_wake
+    from kvpolicy.channel.channel import Channel
 
     rank = int(getattr(scheduler.vllm_config.parallel_config, "data_parallel_index", 0) or 0)
     channel = Channel(address, token=os.environ.get(TOKEN_VARIABLE), rank=rank, status=status)

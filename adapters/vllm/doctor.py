@@ -11,10 +11,10 @@ import re
 from urllib.parse import urlsplit
 
 from kvpolicy.adapters.vllm import run_places
-from kvpolicy.adapters.vllm.channel_client import ask
 from kvpolicy.adapters.vllm.doctor_effect import effect
 from kvpolicy.adapters.vllm.doctor_http import Server
 from kvpolicy.adapters.vllm.versions import SUPPORTED, unknown
+from kvpolicy.channel.client import ask
 from kvpolicy.examining import BROKEN, GOOD, MISSING, UNKNOWN, Finding, Patient
 from kvpolicy.faults import InputFault
 

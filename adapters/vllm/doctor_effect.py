@@ -14,8 +14,8 @@ import contextlib
 import random
 import time
 
-from kvpolicy.adapters.vllm.channel_client import ask
 from kvpolicy.adapters.vllm.doctor_http import Server
+from kvpolicy.channel.client import ask
 from kvpolicy.examining import BROKEN, GOOD, UNKNOWN, Finding
 from kvpolicy.faults import InputFault
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kvpolicy.adapters.vllm import messages
+from kvpolicy.adapters.vllm.carried import carried_by
 from kvpolicy.adapters.vllm.holdings import Holdings
-from kvpolicy.adapters.vllm.payload import Told, carried_by, read
 from kvpolicy.adapters.vllm.queue import RankedQueue
-from kvpolicy.adapters.vllm.running import Running
 from kvpolicy.adapters.vllm.trunk import Trunk
 from kvpolicy.blocks import lay_out
+from kvpolicy.channel import messages
+from kvpolicy.channel.payload import Told, read
+from kvpolicy.channel.replans import Awaited
+from kvpolicy.channel.running import Running
 from kvpolicy.claims.ledger import BUDGET, Ledger
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request
@@ -51,6 +53,7 @@ class Keeper:
         self.told: dict[str, Told] = {}
         self.running: dict[str, Running] = {}
         self._filling: dict[str, Running] = {}
+        self.awaited = Awaited()
         self.queue: RankedQueue | None = None
         self.trunk: Trunk | None = None
         self.ledger: Ledger | None = None
@@ -140,6 +143,26 @@ class Keeper:
             "budget": self._budget,
             "counters": dict(self.counters),
         }
+
+    # --- what messages need: `channel.messages.Engine` --------------------------------------------------------------
+
+    def named(self, names: Sequence[int | str]) -> Sequence[Any]:
+        """Blocks by the names that the engine's events give them, up to the first that is not cached."""
+        return self.holdings.named(names)
+
+    def ranks_of(self, hashes: Sequence[Any]) -> list[int]:
+        """The strengths of a prompt's leading blocks, up to the first that is not cached."""
+        assert self.trunk is not None
+        keys, _ = self.holdings.find(hashes)
+        return [self.trunk.rank_of(key) for key in keys]
+
+    def requests(self) -> Iterable[Running]:
+        """Those that run."""
+        return self.running.values()
+
+    def hashes_of(self, running: Running) -> Sequence[Any]:
+        """Those of a running request's full blocks so far."""
+        return self.holdings.hashes(running.request)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -286,6 +309,8 @@ class Keeper:
                 self.ledger.settle(line, now)
         else:
             del self.running[request.request_id]
+            if record.told.follows:
+                self.awaited.ended(record.told, self.holdings.hashes(request))
             if line is None:
                 self.ledger.leave(record.arrival)
             elif request.status.name == "FINISHED_ABORTED":
@@ -371,6 +396,7 @@ class Keeper:
         self.queue = self.trunk = self.ledger = None
         self.running.clear()
         self._filling.clear()
+        self.awaited.forget()
         if self.counters["failures"] >= MOST_FAULTS and self.off is None:
             self.off = f"{MOST_FAULTS} faults of ours; the last: {type(fault).__name__} in {where}"
         try:

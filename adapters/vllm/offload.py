@@ -19,7 +19,8 @@ from typing import Any
 
 from vllm.v1.kv_offload.cpu.policies.lru import LRUCachePolicy
 
-from kvpolicy.adapters.vllm.payload import Told, carried_by, read
+from kvpolicy.adapters.vllm.carried import carried_by
+from kvpolicy.channel.payload import Told, read
 from kvpolicy.claims.strength import DEFAULT, DROPPED, PROTECTED
 from kvpolicy.directive import DROP, Directive
 from kvpolicy.request import Owner, OwnerKey

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvpolicy.adapters.vllm import run_places
-from kvpolicy.adapters.vllm.channel_wire import ADDRESS_VARIABLE
 from kvpolicy.adapters.vllm.versions import unknown
+from kvpolicy.channel.wire import ADDRESS_VARIABLE
 from kvpolicy.faults import InputFault
 from kvpolicy.launching import Launch
 

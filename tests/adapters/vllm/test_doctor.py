@@ -152,7 +152,7 @@ def test_what_the_channel_tells(
 ) -> None:
     import tempfile
 
-    from kvpolicy.adapters.vllm.channel import Channel
+    from kvpolicy.channel.channel import Channel
 
     told: Callable[[], dict[str, Any]] | None = None if status is None else lambda: status
     with tempfile.TemporaryDirectory(prefix="kvp") as folder, server(VLLM) as (url, _):

@@ -61,6 +61,7 @@ class Stepped:
         length: int = 1024,
         caching: bool = True,
         window: int = 64,
+        policy: str = "fcfs",
     ) -> None:
         init_none_hash(sha256)
         self.now = 0.0
@@ -74,6 +75,7 @@ class Stepped:
             is_encoder_decoder=False,
             enable_chunked_prefill=True,
             async_scheduling=kind == "async",
+            policy=policy,
         )
         cache_config = CacheConfig(block_size=SIZE, enable_prefix_caching=caching)
         cache_config.num_gpu_blocks = blocks
@@ -135,6 +137,7 @@ class Stepped:
         salt: str | None = None,
         session: str | None = None,
         lora: Any = None,
+        priority: int = 0,
     ) -> str:
         """Add a request; told: what it says of its blocks."""
         self._count += 1
@@ -152,6 +155,7 @@ class Stepped:
             block_hasher=self.hasher,
             cache_salt=salt,
             lora_request=lora,
+            priority=priority,
         )
         if told is not None and carrier == "kv_hints":
             from vllm.v1.kv_hints.protocol import KvHintAction, KvHintsEnvelope

@@ -137,7 +137,7 @@ def test_the_engine_imports_only_what_it_needs() -> None:
 import sys
 import vllm.v1.core.sched.async_scheduler
 before = set(sys.modules)
-import kvpolicy.adapters.vllm.scheduler, kvpolicy.adapters.vllm.plugin, kvpolicy.adapters.vllm.channel
+import kvpolicy.adapters.vllm.scheduler, kvpolicy.adapters.vllm.plugin, kvpolicy.channel.channel
 import kvpolicy.adapters.vllm.offload
 new = {name.split('.')[0] for name in set(sys.modules) - before}
 print(sorted(new - {'kvpolicy', 'vllm'} - set(sys.stdlib_module_names)))

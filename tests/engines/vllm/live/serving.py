@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvpolicy.adapters.vllm.channel_client import ask
+from kvpolicy.channel.client import ask
 from kvpolicy.adapters.vllm.run_places import places_of
 
 BLOCKS, BLOCK = 48, 32

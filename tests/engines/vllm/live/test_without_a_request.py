@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kvpolicy.adapters.vllm.channel_client import ChannelClient
-from kvpolicy.adapters.vllm.channel_wire import read_address
+from kvpolicy.channel.client import ChannelClient
+from kvpolicy.channel.wire import read_address
 from tests.engines.vllm.live.serving import USABLE, Server, directive, prompt
 
 PART = 6 * 32  # tokens of a prompt's full blocks

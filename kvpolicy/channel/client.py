@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from kvpolicy.adapters.vllm.channel_wire import Address, ChannelFault, Lines, encode, read_address, read_message
+from kvpolicy.channel.wire import Address, ChannelFault, Lines, encode, read_address, read_message
 from kvpolicy.faults import InputFault
 
 CAPACITY = 1024

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kvpolicy.adapters.vllm.channel_listener import Handover, Listener
-from kvpolicy.adapters.vllm.channel_socket import listen
-from kvpolicy.adapters.vllm.channel_wire import Address, ChannelFault, read_address
+from kvpolicy.channel.listener import Handover, Listener
+from kvpolicy.channel.sockets import listen
+from kvpolicy.channel.wire import Address, ChannelFault, read_address
 
 CAPACITY = 1024
 

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from kvpolicy.adapter import find_adapter
-from kvpolicy.adapters.vllm.payload import read
+from kvpolicy.channel.payload import read
 from kvpolicy.directive import Directive, Plan, Retention, TierRung
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span

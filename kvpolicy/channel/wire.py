@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ADDRESS_VARIABLE, TOKEN_VARIABLE = "KVPOLICY_CHANNEL", "KVPOLICY_CHANNEL_TOKEN"
-LONGEST_LINE = 256 * 1024
+LONGEST_LINE = 1 << 20  # bytes: a plan of some thousand spans
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _MOST_HASHES = 16384
 _LONGEST_NAME = 512
@@ -26,8 +26,8 @@ _LONGEST_S = 30 * 24 * 3600.0
 
 # What a message says, by its `do`. `hello` and `ping` are answered by the channel itself, the rest by the scheduler.
 OF_THE_CHANNEL = frozenset({"hello", "ping"})
-OF_THE_SCHEDULER = frozenset({"rank", "claim", "release", "release_all", "end", "event", "show"})
-_NEEDS_OWNER = frozenset({"rank", "claim", "release", "end", "event"})
+OF_THE_SCHEDULER = frozenset({"rank", "claim", "plan", "release", "release_all", "end", "event", "show"})
+_NEEDS_OWNER = frozenset({"rank", "claim", "plan", "release", "end", "event"})
 OWNER_KEYS = ("tenant", "session", "run", "agent", "branch")
 
 
@@ -168,8 +168,18 @@ def _check(do: str, row: dict[str, Any]) -> None:
     lifetimes = row.get("lifetimes")
     if lifetimes is not None and not (isinstance(lifetimes, list) and all(isinstance(name, str) for name in lifetimes)):
         raise ChannelFault("lifetimes: a list of lifetimes such as session is needed")
+    if do == "plan":
+        _check_plan(row)
     if do == "event" and not isinstance(row.get("event"), str):
         raise ChannelFault("event: missing; its name in the language, such as tool_result")
+
+
+def _check_plan(row: dict[str, Any]) -> None:
+    name = row.get("request")
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+        raise ChannelFault("request: missing; the name that its payload gives it")
+    if not isinstance(row.get("payload"), dict | str):
+        raise ChannelFault("payload: missing; what goes with a request: an object with owner and spans")
 
 
 def _check_owner(owner: object) -> None:

@@ -1,11 +1,11 @@
-"""A request that vLLM runs, as the claims side knows it. Kept by `keeper`, by the engine's own id of the request."""
+"""A request that an engine runs, as the claims side knows it. Kept by the engine's own id of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvpolicy.adapters.vllm.payload import Told
+from kvpolicy.channel.payload import Told
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import Arrival
 from kvpolicy.claims.line import Line
@@ -14,8 +14,8 @@ from kvpolicy.pool.lease import Lease
 
 @dataclass(slots=True)
 class Running:
-    """request: vLLM's. lease: the blocks it holds, None before it has any and while it is preempted. line, made: its
-    claims."""
+    """request: the engine's. lease: the blocks it holds, None before it has any and while it is preempted. line, made:
+    its claims."""
 
     request: Any
     told: Told

@@ -1,17 +1,18 @@
 """Messages of the control channel: claims re-ranked, made, ended and shown without a request.
 
-`channel` has checked their form, `keeper` calls `apply` between two allocations and sends the answer. `do`: rank,
-claim, release, release_all, end, event, show. A claim is named by what its request called it, by its span's kind or
-its span's index; no name means all of the owner's.
+`channel` has checked their form, an engine's keeper calls `apply` between two allocations and sends the answer. `do`:
+rank, claim, plan, release, release_all, end, event, show. A claim is named by what its request called it, by its span's
+kind or its span's index; no name means all of the owner's. `plan` stands in `replans`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol, cast
 
 from kvpolicy import words
-from kvpolicy.adapters.vllm.payload import changed, owner_of, standing
+from kvpolicy.channel.payload import changed, owner_of, standing
+from kvpolicy.channel.replans import Requests, replan
 from kvpolicy.claims.answers import Answer, answers
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import Ledger
@@ -21,20 +22,29 @@ from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.faults import InputFault
 from kvpolicy.policy.model import ANSWER_GRACE_S
 
-if TYPE_CHECKING:
-    from kvpolicy.adapters.vllm.keeper import Keeper
-
 Row = dict[str, Any]
 _WORST_FIRST = ("rejected", "ignored", "clipped", "deferred", "accepted")
 
 
-def apply(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+class Engine(Requests, Protocol):
+    """What messages need of an engine's side, once it has a ledger."""
+
+    def named(self, names: Sequence[int | str]) -> Sequence[Hashable]:
+        """Blocks by the names that the engine's events give them, up to the first that is not cached."""
+        ...
+
+    def ranks_of(self, hashes: Sequence[Hashable]) -> Sequence[int]:
+        """The strengths of a prompt's leading blocks, up to the first that is not cached."""
+        ...
+
+
+def apply(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
     """Do it; the answer says what became of it. Raises InputFault for what cannot be meant."""
     do = message.get("do")
     action = _ACTIONS.get(str(do))
     if action is None:
         raise InputFault(f"do: {do!r} is not known; known are {', '.join(sorted(_ACTIONS))}")
-    return action(keeper, message, now)
+    return action(engine, message, now)
 
 
 def unengaged(message: Mapping[str, Any]) -> Row:
@@ -51,8 +61,8 @@ class _Wishes:
         self.wishes = wishes
 
 
-def _rank(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
-    ledger, holder = _known(keeper, message)
+def _rank(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(engine, message)
     if holder is None:
         return _unknown("the owner holds nothing")
     given: list[Answer] = []
@@ -75,9 +85,9 @@ def _rank(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
     return _answer(given)
 
 
-def _claim(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
-    ledger = _ledger(keeper)
-    hashes = keeper.holdings.named(message.get("hashes") or ())
+def _claim(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
+    ledger = _ledger(engine)
+    hashes = engine.named(message.get("hashes") or ())
     asked = len(message.get("hashes") or ())
     if not hashes:
         return {"status": "deferred", "requested": asked, "granted": 0, "reason": "none of the blocks is cached"}
@@ -91,8 +101,15 @@ def _claim(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
     return _answer(answers(line, now), asked)
 
 
-def _release(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
-    ledger, holder = _known(keeper, message)
+def _plan(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
+    found = replan(engine, message, owner_of(message.get("owner")), now)
+    if found is None:
+        return {**_done(0), "reason": "it waits for its first block and makes these claims with it"}
+    return _unknown(found) if isinstance(found, str) else _answer(answers(found, now))
+
+
+def _release(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(engine, message)
     if holder is None:
         return _done(0)
     name = message.get("claim")
@@ -102,20 +119,20 @@ def _release(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
     return _done(ledger.release(holder.owner, now, list(ends)) if ends else 0)
 
 
-def _release_all(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
-    return _done(_ledger(keeper).release_all(now))
+def _release_all(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
+    return _done(_ledger(engine).release_all(now))
 
 
-def _end(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
-    ledger, holder = _known(keeper, message)
+def _end(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(engine, message)
     lifetimes = message.get("lifetimes") or []
     if not isinstance(lifetimes, list) or any(name not in words.LIFETIMES for name in lifetimes):
         raise InputFault(f"lifetimes: a list of {', '.join(words.LIFETIMES)} is needed")
     return _done(0 if holder is None else ledger.end(holder, frozenset(lifetimes), now))
 
 
-def _event(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
-    ledger, holder = _known(keeper, message)
+def _event(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
+    ledger, holder = _known(engine, message)
     event = message.get("event")
     if not isinstance(event, str) or event not in words.EVENTS:
         raise InputFault(f"event: one of {', '.join(words.EVENTS)} is needed")
@@ -125,10 +142,9 @@ def _event(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
     return _done(1)
 
 
-def _show(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
+def _show(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
     """Claims of an owner (of all, without one), and ranks of blocks named by hash. Renews nothing."""
-    ledger, trunk = _ledger(keeper), keeper.trunk
-    assert trunk is not None
+    ledger = _ledger(engine)
     if message.get("owner") is None:
         holders = list(ledger.holders.values())
     else:
@@ -136,8 +152,7 @@ def _show(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
         holders = [] if holder is None else [holder]
     claims = [_claim_row(h, line, claim, now) for h in holders[:256] for line in h.lines() for claim in line.claims]
     hashes = message.get("hashes") or ()
-    keys, _ = keeper.holdings.find(keeper.holdings.named(hashes))
-    ranks = [trunk.rank_of(key) for key in keys]
+    ranks = engine.ranks_of(engine.named(hashes))
     blocks = [
         {"hash": name, "rank": rank - PROTECTED if rank >= PROTECTED else rank, "protected": rank >= PROTECTED}
         for name, rank in zip(hashes, ranks, strict=False)
@@ -145,9 +160,10 @@ def _show(keeper: Keeper, message: Mapping[str, Any], now: float) -> Row:
     return {"status": "accepted", "claims": claims, "blocks": blocks}
 
 
-_ACTIONS: Mapping[str, Callable[[Keeper, Mapping[str, Any], float], Row]] = {
+_ACTIONS: Mapping[str, Callable[[Engine, Mapping[str, Any], float], Row]] = {
     "rank": _rank,
     "claim": _claim,
+    "plan": _plan,
     "release": _release,
     "release_all": _release_all,
     "end": _end,
@@ -175,13 +191,13 @@ def _claim_row(holder: Holder, line: Line, claim: Claim, now: float) -> Row:
     }  # fmt: skip
 
 
-def _ledger(keeper: Keeper) -> Ledger:
-    assert keeper.ledger is not None
-    return keeper.ledger
+def _ledger(engine: Engine) -> Ledger:
+    assert engine.ledger is not None
+    return engine.ledger
 
 
-def _known(keeper: Keeper, message: Mapping[str, Any]) -> tuple[Ledger, Holder | None]:
-    ledger = _ledger(keeper)
+def _known(engine: Engine, message: Mapping[str, Any]) -> tuple[Ledger, Holder | None]:
+    ledger = _ledger(engine)
     return ledger, ledger.holder(owner_of(message.get("owner")))
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from kvpolicy.adapters.vllm.channel import Channel
-from kvpolicy.adapters.vllm.channel_client import ChannelClient, ask
-from kvpolicy.adapters.vllm.channel_wire import LONGEST_LINE
+from kvpolicy.channel.channel import Channel
+from kvpolicy.channel.client import ChannelClient, ask
+from kvpolicy.channel.wire import LONGEST_LINE
 from kvpolicy.faults import InputFault
 
 RANK = {"do": "rank", "owner": "s1", "priority": 90}
@@ -305,7 +305,7 @@ def test_the_engine_side_loads_no_more_than_the_standard_library() -> None:
     import sys
 
     program = (
-        "import sys\nbefore = set(sys.modules)\nfrom kvpolicy.adapters.vllm import channel, channel_wake\n"
+        "import sys\nbefore = set(sys.modules)\nfrom kvpolicy.channel import channel; from kvpolicy.adapters.vllm import wake\n"
         "new = {m.split('.')[0] for m in set(sys.modules) - before}\n"
         "print(sorted(new - set(sys.stdlib_module_names) - {'kvpolicy'}))"
     )

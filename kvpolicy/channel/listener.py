@@ -17,8 +17,8 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import Any
 
-from kvpolicy.adapters.vllm.channel_socket import same_user
-from kvpolicy.adapters.vllm.channel_wire import OF_THE_CHANNEL, Address, ChannelFault, Lines, encode, read_message
+from kvpolicy.channel.sockets import same_user
+from kvpolicy.channel.wire import OF_THE_CHANNEL, Address, ChannelFault, Lines, encode, read_message
 
 MOST_PEERS = 16
 MOST_UNSENT = 1 << 20  # bytes of answers that a peer has not read: beyond that it is let go

@@ -10,7 +10,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvpolicy.adapters.vllm.channel_wire import (
+from kvpolicy.adapters.vllm.decode import decode
+from kvpolicy.channel.wire import (
     LONGEST_LINE,
     OF_THE_CHANNEL,
     OF_THE_SCHEDULER,
@@ -19,7 +20,6 @@ from kvpolicy.adapters.vllm.channel_wire import (
     encode,
     read_message,
 )
-from kvpolicy.adapters.vllm.decode import decode
 from kvpolicy.faults import InputFault
 from kvpolicy.residency import Residency
 

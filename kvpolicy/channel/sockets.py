@@ -9,7 +9,7 @@ import stat
 import struct
 from pathlib import Path
 
-from kvpolicy.adapters.vllm.channel_wire import Address, ChannelFault
+from kvpolicy.channel.wire import Address, ChannelFault
 
 BACKLOG = 16
 

@@ -1,9 +1,9 @@
-"""What comes to the engine for a request's blocks: read from any of its carriers into a request and its directives.
+"""What comes to an engine for a request's blocks: read from any of its carriers into a request and its directives.
 
-The same object P in all of them: body field `kv_transfer_params: {"kvpolicy": P}`, body field `vllm_xargs:
-{"kvpolicy": "<P as JSON text>"}`, or an action `kvpolicy.claims` of `Request.kv_hints`. `lowered` writes it, `keeper`
-reads it. Durations are seconds from the moment it was written. Raises InputFault naming the place and the mend; the
-keeper serves such a request as one that says nothing.
+The same object P everywhere: body field `kv_transfer_params: {"kvpolicy": P}`, body field `vllm_xargs: {"kvpolicy":
+"<P as JSON text>"}`, and the control channel's `plan`. An adapter's `lower` writes it. Durations are seconds from the
+moment it was written. Raises InputFault naming the place and the mend; an engine serves such a request as one that
+says nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
 
 KEY = "kvpolicy"
-ACTION = "kvpolicy.claims"
+CARRIERS = ("kv_transfer_params", "vllm_xargs")
 MOST_SPANS = 4096
 LONGEST_S = 30 * 24 * 3600.0
 _OWNER = ("tenant", "session", "run", "agent", "branch")
@@ -32,33 +32,28 @@ _WISHES = frozenset({"priority", "ttl", "fixed", "hold", "protected_for", "reten
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a request said. directives: by span; names: what its claims are called on the control channel, by span.
-    waits: a tool call of its owner is open."""
+    waits: a tool call of its owner is open. follows: it named itself and said nothing of its spans, so a plan may come
+    over the control channel."""
 
     request: Request
     directives: Mapping[int, Directive]
     names: Mapping[int, str]
     waits: bool = False
+    follows: bool = False
 
 
-def carried_by(request: Any) -> Any:
-    """The object P that a vLLM `Request` carries, as it came; None where it carries none. Cheap where there is none."""
-    params = request.kv_transfer_params
-    if params is not None and (told := params.get(KEY)) is not None:
-        return told
-    sampling = request.sampling_params
-    extra = None if sampling is None else sampling.extra_args
-    if extra is not None and (told := extra.get(KEY)) is not None:
-        return told
-    hints = getattr(request, "kv_hints", None)
-    if hints is not None:
-        for action in hints.actions:
-            if action.action_type == ACTION and str(action.action_version).split(".")[0] == "1":
-                return action.payload
+def of_body(body: Mapping[str, Any]) -> Any:
+    """The object P in a request's body, as it came; None where there is none. The engine's own readers see the same."""
+    for field in CARRIERS:
+        carried = body.get(field)
+        if isinstance(carried, Mapping) and carried.get(KEY) is not None:
+            return carried[KEY]
     return None
 
 
 def read(told: Any, request_id: str, tokens: int, block_size: int, now: float) -> Told:
-    """P as a request with its directives. tokens: length of the prompt; block_size: of the blocks that decide hits."""
+    """P as a request with its directives. request_id: the engine's name of it, where P brings none. tokens: length of
+    the prompt; block_size: of the blocks that decide hits."""
     if isinstance(told, str):
         try:
             told = json.loads(told)
@@ -76,9 +71,9 @@ def read(told: Any, request_id: str, tokens: int, block_size: int, now: float) -
         names[index] = str(row.get("claim", span.kind))
         if directive is not None:
             directives[index] = directive
-    key, model = told.get("key"), told.get("model")
+    key, model, name = told.get("key"), told.get("model"), told.get("request")
     request = Request(
-        request_id,
+        request_id if name is None else str(name),
         owner_of(told.get("owner")),
         tokens,
         block_size,
@@ -86,7 +81,7 @@ def read(told: Any, request_id: str, tokens: int, block_size: int, now: float) -
         model=None if model is None else str(model),
         key=None if key is None else str(key),
     )
-    return Told(request, directives, names, bool(told.get("waits")))
+    return Told(request, directives, names, bool(told.get("waits")), name is not None and not spans)
 
 
 def owner_of(value: Any) -> Owner:

@@ -1,0 +1,160 @@
+"""A plan that comes without its request: read again while it runs or after it, or late, after it went out with none.
+
+Called by `messages`. The same spans with other values are planned again; other spans (a late plan has spans where the
+request had none) take the place of those before, and claims that both have keep their clocks.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+from kvpolicy.blocks import Layout, lay_out
+from kvpolicy.channel.payload import Told, of_body, read
+from kvpolicy.channel.running import Running
+from kvpolicy.claims.ledger import Ledger
+from kvpolicy.claims.line import Line
+from kvpolicy.directive import Directive
+from kvpolicy.faults import InputFault
+from kvpolicy.request import Owner, OwnerKey, Request
+
+MOST_AWAITED = 256  # requests that have ended whose plan has not come
+
+
+class Awaited:
+    """Block hashes of requests that ended before their plan came: the ends of its spans are found by them."""
+
+    def __init__(self) -> None:
+        self._hashes: OrderedDict[tuple[OwnerKey, str], Sequence[Hashable]] = OrderedDict()
+
+    def ended(self, told: Told, hashes: Sequence[Hashable]) -> None:
+        """A request is over. Only one that came without spans is still to be told of."""
+        if told.request.spans or not told.follows:
+            return
+        self._hashes[told.request.owner.key, told.request.id] = hashes
+        if len(self._hashes) > MOST_AWAITED:
+            self._hashes.popitem(last=False)
+
+    def take(self, request: Request) -> Sequence[Hashable] | None:
+        """What was kept of it."""
+        return self._hashes.pop((request.owner.key, request.id), None)
+
+    def forget(self) -> None:
+        """No request is known any more."""
+        self._hashes.clear()
+
+
+class Requests(Protocol):
+    """What a plan needs of an engine's side."""
+
+    @property
+    def ledger(self) -> Ledger | None: ...
+
+    @property
+    def awaited(self) -> Awaited: ...
+
+    def requests(self) -> Iterable[Running]:
+        """Those that run."""
+        ...
+
+    def hashes_of(self, running: Running) -> Sequence[Hashable]:
+        """Those of a running request's full blocks so far."""
+        ...
+
+
+def replan(engine: Requests, message: Mapping[str, Any], owner: Owner, now: float) -> Line | str | None:
+    """Do it. Returns the line whose claims are others now, or why there is none; None: the request waits for its first
+    block, and makes these claims with it. Raises InputFault for a payload that cannot be meant."""
+    ledger = engine.ledger
+    assert ledger is not None
+    name = str(message.get("request"))
+    running = next((r for r in engine.requests() if r.told.request.id == name and r.told.request.owner == owner), None)
+    if running is not None and running.line is None:
+        _wait_anew(engine, ledger, running, _told(message, running.told.request, now), now)
+        return None
+    line = _line(ledger, running, owner, name)
+    if line is None:
+        return "no claim of that request is left" if running is None else "a newer request of its owner counts"
+    assert line.request is not None
+    told = _told(message, line.request, now)
+    before, after = lay_out(line.request), lay_out(told.request)
+    places = _same(before, after)
+    if places is not None:
+        line.outline = {places[span]: claim for span, claim in told.names.items()}
+        wishes = [_moved(wish, places[span]) for span, wish in told.directives.items()]
+        ledger.plan(line, wishes, now)
+        return line
+    hashes = engine.awaited.take(line.request) if running is None else engine.hashes_of(running)
+    if hashes is None:
+        return "its spans are others than before, and its blocks are not known by name any more"
+    _relabel(ledger, line, running, told, after, hashes, now)
+    return line
+
+
+def _line(ledger: Ledger, running: Running | None, owner: Owner, name: str) -> Line | None:
+    if running is not None:
+        return running.leads
+    holder = ledger.holder(owner)
+    lines = () if holder is None else holder.lines()
+    return next((each for each in lines if each.request is not None and each.request.id == name), None)
+
+
+def _told(message: Mapping[str, Any], request: Request, now: float) -> Told:
+    payload = message.get("payload")
+    carried = of_body(payload) if isinstance(payload, Mapping) else None
+    told = read(payload if carried is None else carried, request.id, request.tokens, request.block_size, now)
+    if told.request.owner != request.owner or told.request.id != request.id:
+        raise InputFault("payload: it is another request's")
+    return told
+
+
+def _wait_anew(engine: Requests, ledger: Ledger, running: Running, told: Told, now: float) -> None:
+    """It has come, but has no blocks: as if it had said this from the beginning."""
+    layout = lay_out(told.request)
+    hashes = engine.hashes_of(running)
+    arrival = ledger.arrive(told.request, layout, hashes, now, open_calls=told.waits)
+    running.told, running.arrival = told, arrival
+
+
+def _relabel(
+    ledger: Ledger,
+    line: Line,
+    running: Running | None,
+    told: Told,
+    layout: Layout,
+    hashes: Sequence[Hashable],
+    now: float,
+) -> None:
+    known = set(line.claims)
+    ledger.relabel(line, told.request, layout, hashes, told.directives.values(), now)
+    line.outline = told.names
+    if running is None:
+        released = ledger.ranks.last_release(line.marks[0]) if line.marks else None
+        for claim in line.claims:
+            if claim not in known:
+                claim.users, claim.settled = 0, True
+            if not claim.users:
+                claim.release(now if released is None else released)
+        ledger.settle(line, now)
+        return
+    running.told, running.made = told, line.claims
+    ledger.settle(line, now, cast(Any, running.lease))
+
+
+def _same(before: Layout, after: Layout) -> dict[int, int] | None:
+    """Where each span of a layout stands in another that has the same spans in prompt order; None where it has not."""
+    if len(before.order) != len(after.order):
+        return None
+    places = {}
+    for old, new in zip(before.order, after.order, strict=True):
+        one, two = before.spans[old], after.spans[new]
+        if (one.kind, one.start, before.end(old)) != (two.kind, two.start, after.end(new)):
+            return None
+        places[new] = old
+    return places
+
+
+def _moved(wish: Directive, span: int) -> Directive:
+    return wish if wish.span == span else replace(wish, span=span)
