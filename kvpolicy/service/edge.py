@@ -136,10 +136,12 @@ def without_raw_fields(data: bytes) -> bytes:
         return data
     try:
         body = orjson.loads(data)
+        kept = stripped(body)
+        return data if kept == body else orjson.dumps(kept)
     except orjson.JSONDecodeError:
-        return data
-    kept = stripped(body)
-    return data if kept == body else orjson.dumps(kept)
+        return data  # no engine reads it either
+    except (orjson.JSONEncodeError, RecursionError):
+        raise Refusal(400, "invalid_request_error", "the body is nested too deeply") from None
 
 
 async def read_body(

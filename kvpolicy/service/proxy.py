@@ -118,7 +118,7 @@ class Proxy:
             salt = unique() if self._mint is None else self._mint(Owner(tenant.name), DEFAULT_SHARE)
         except Exception:
             salt = unique()
-        return orjson.dumps(stripped(body) | {SALT_FIELD: salt or unique()})
+        return _text(stripped(body) | {SALT_FIELD: salt or unique()})
 
     # --- stages ---------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Proxy:
                 await self._enter(stage, exchange)
             model = body.get("model")
             passage.model = model if isinstance(model, str) else None
-            passage.body = orjson.dumps(exchange.sent)
+            passage.body = _text(exchange.sent)
             exchange.sent = {}
             # The answer is read on the way, so it must not be compressed.
             ours = {**exchange.sent_headers, "accept-encoding": "identity"}
@@ -206,3 +206,11 @@ def _object(data: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise Refusal(400, "invalid_request_error", "the body must be a JSON object")
     return body
+
+
+def _text(body: Mapping[str, Any]) -> bytes:
+    """An object's JSON. Raises Refusal for one that can be read, and not be written."""
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        raise Refusal(400, "invalid_request_error", "the body is nested too deeply") from None
