@@ -18,6 +18,7 @@ from kvpolicy.adapter import find_adapter
 from kvpolicy.calling import check_hashes, check_owner, check_request, check_tokens, check_tool_calls
 from kvpolicy.claims.answers import Answer
 from kvpolicy.claims.ledger import BUDGET
+from kvpolicy.client.graphs import readable
 from kvpolicy.directive import Plan
 from kvpolicy.faults import Diagnostic, InputFault
 from kvpolicy.hashes import block_hashes
@@ -215,17 +216,19 @@ class Engine:
     ) -> Run:
         """One run of a workflow, as a context: `with engine.run(workflow=graph, session="s1") as run`.
 
-        workflow: a networkx graph, a dictionary (nodes, edges, joins, loops), a Graph, or None. Raises InputFault for
-        anything else, and for a graph with a loop without an exit. The run's steps and tools are contexts of their own,
-        see `Run`.
+        workflow: a networkx graph, a dictionary (nodes, edges, joins, loops), a Graph, a framework's own (where its
+        adapter is there), or None. Raises InputFault for anything else, and for a graph with a loop without an exit.
+        The run's steps and tools are contexts of their own, see `Run`.
         """
+        name = None
         if workflow is not None:
-            graph = Graph.sound(workflow)
+            graph = Graph.sound(readable(workflow))
+            name = graph.name
             with self._lock:
                 self.steering.describe(graph)
         owner = Owner(tenant=tenant, session=session, run=run, agent=agent)
         check_owner(owner)
-        return Run(self, owner)
+        return Run(self, owner, name)
 
     # --- looks and operators ------------------------------------------------------------------------------
 

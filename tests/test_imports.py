@@ -48,6 +48,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
             "kvpolicy.embedded",
             "kvpolicy.awaited",
             "kvpolicy.calling",
+            "kvpolicy.client",
         }
     ),
     frozenset({"kvpolicy.simulated", "kvpolicy.listening"}),

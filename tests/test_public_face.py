@@ -25,10 +25,11 @@ GRAPH = {"nodes": ["planner", "writer"], "edges": [["planner", "writer"]]}
 
 
 def test_exported_names() -> None:
-    """Settled in docs/adr/0012. A name that goes breaks somebody's program; one that comes is a promise."""
+    """Settled in docs/adr/0012 and 0030. A name that goes breaks somebody's program; one that comes is a promise."""
     assert sorted(kvpolicy.__all__) == [
         "Answer",
         "AsyncEngine",
+        "AsyncService",
         "Diagnostic",
         "Directive",
         "Engine",
@@ -36,6 +37,7 @@ def test_exported_names() -> None:
         "Graph",
         "InputFault",
         "KvpError",
+        "Mark",
         "Notice",
         "Outcome",
         "Owner",
@@ -44,10 +46,25 @@ def test_exported_names() -> None:
         "PolicyFault",
         "Request",
         "Run",
+        "Service",
         "Span",
         "__version__",
+        "annotate",
+        "barrier",
+        "base_url",
+        "body",
+        "branch",
         "check",
+        "current_run",
+        "event",
+        "headers",
         "load",
+        "mark",
+        "run",
+        "said",
+        "spans",
+        "step",
+        "tool",
     ]
     for name in kvpolicy.__all__:
         assert getattr(kvpolicy, name) is not None

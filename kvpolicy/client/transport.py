@@ -1,0 +1,138 @@
+"""The scope on every LLM call: a transport for httpx and httpx2, and `annotate` for clients that exist already.
+
+The SDKs of OpenAI and Anthropic stand on httpx or on httpx2, by their version; both have the same transports and
+hooks, and neither is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self, TypeVar
+
+from kvpolicy.client.once import warn_once
+from kvpolicy.client.scope import current
+from kvpolicy.client.wire import headers
+from kvpolicy.faults import InputFault
+
+Client = TypeVar("Client")
+_DEEPEST = 4  # clients within clients
+# Where known objects keep the client that they call with: SDKs, then frameworks' models.
+_WITHIN = ("_client", "client", "root_client", "root_async_client", "_async_client", "async_client", "_aclient")
+_ORIGIN = ("scheme", "host", "port")
+
+
+def stamp(request: Any) -> None:
+    """Put the current scope on a request (anything with `method` and `headers`). Headers that it has already stay.
+    Never raises."""
+    try:
+        if request.method != "POST":
+            return
+        for name, value in headers(current()):
+            if name not in request.headers:
+                request.headers[name] = value
+    except Exception as fault:  # the call goes on without
+        warn_once("stamp", f"a call was not annotated: {fault!r}")
+
+
+class Transport:
+    """A transport around another: `httpx.Client(transport=Transport(httpx.HTTPTransport()))`."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def handle_request(self, request: Any) -> Any:
+        """Stamp it, and pass it on."""
+        stamp(request)
+        return self.inner.handle_request(request)
+
+    def __enter__(self) -> Self:
+        self.inner.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self.inner.__exit__(*raised)
+
+    def close(self) -> None:
+        """Close the one inside."""
+        self.inner.close()
+
+
+class AsyncTransport:
+    """The same for asynchronous clients: `httpx.AsyncClient(transport=AsyncTransport(httpx.AsyncHTTPTransport()))`."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Stamp it, and pass it on."""
+        stamp(request)
+        return await self.inner.handle_async_request(request)
+
+    async def __aenter__(self) -> Self:
+        await self.inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self.inner.__aexit__(*raised)
+
+    async def aclose(self) -> None:
+        """Close the one inside."""
+        await self.inner.aclose()
+
+
+def annotate(client: Client) -> Client:
+    """The client itself, whose LLM calls now say where they come from.
+
+    client: of `openai` or `anthropic` (sync or async), one of httpx or httpx2, or a framework's model that has one
+    inside. Calls to another address than the client's own (a redirect) are left alone; a client annotated twice is
+    annotated once. Raises InputFault where no such client is found in it.
+    """
+    found = list(_http_clients(client, _DEEPEST, set()))
+    if not found:
+        raise InputFault(
+            f"no httpx client is found in a {type(client).__name__}: give it the SDK's client, build that with "
+            "kvpolicy.client.transport.Transport, or use kvpolicy.base_url"
+        )
+    for one in found:
+        _hook(one)
+    return client
+
+
+def _http_clients(holder: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+    if id(holder) in seen or depth < 0 or holder is None or isinstance(holder, str | bytes):
+        return
+    seen.add(id(holder))
+    if hasattr(holder, "event_hooks") and hasattr(holder, "build_request"):
+        yield holder
+        return
+    for name in _WITHIN:
+        try:
+            inner = getattr(holder, name, None)
+        except Exception:  # a property that needs what is not there yet
+            continue
+        yield from _http_clients(inner, depth - 1, seen)
+
+
+def _hook(client: Any) -> None:
+    hooks = client.event_hooks
+    told = list(hooks.get("request", ()))
+    if any(getattr(hook, "of_kvpolicy", False) for hook in told):
+        return
+    own = _origin(client.base_url)
+    awaited = hasattr(client, "aclose")
+
+    def sync_hook(request: Any) -> None:
+        if own is None or _origin(request.url) == own:
+            stamp(request)
+
+    async def async_hook(request: Any) -> None:
+        sync_hook(request)
+
+    hook: Any = async_hook if awaited else sync_hook
+    hook.of_kvpolicy = True
+    client.event_hooks = {**hooks, "request": [*told, hook]}
+
+
+def _origin(url: Any) -> tuple[Any, ...] | None:
+    """Scheme, host and port; None for a base URL that names no host."""
+    return tuple(getattr(url, name) for name in _ORIGIN) if getattr(url, "host", "") else None
