@@ -25,6 +25,7 @@ from kvpolicy.service.doctor import Doctor
 from kvpolicy.service.exchange import Stage
 from kvpolicy.service.families import Parts
 from kvpolicy.service.holding import Holding
+from kvpolicy.service.inpath import InPath
 from kvpolicy.service.isolation import load_secret
 from kvpolicy.service.journal import Journal
 from kvpolicy.service.lasting import LastingPolicies, LastingTimes
@@ -69,7 +70,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         workflows.of_policy(policy)
 
     policies = Policies(config.policy, {s.name: s.policy for s in config.tenant if s.policy is not None}, came)
-    planning = Planning(state, find_adapter(ENGINE))
+    planning = Planning(state, find_adapter(ENGINE), config.limits.decide_within_s)
     channels = Channels(config.upstream, ENGINE)
     holding = Holding(planning, channels.send)
     together = Together(awaited, state, holding.happened, holding.let_go) if shared else None
@@ -137,4 +138,5 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
             yield
 
     app.router.lifespan_context = lifespan
+    app.add_middleware(InPath)
     return app, gateway

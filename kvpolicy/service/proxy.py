@@ -29,6 +29,8 @@ from kvpolicy.service.tenants import Tenant, Tenants
 from kvpolicy.service.upstreams import Upstreams
 from kvpolicy.words import DEFAULT_SHARE
 
+FAILED_OPEN = "FAILED_OPEN"  # told to the client: its request went on without what a part of the gateway had for it
+
 
 class Proxy:
     """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
@@ -165,8 +167,9 @@ class Proxy:
             self._leave(exchange, how)
 
     async def _enter(self, stage: Stage, exchange: Exchange) -> None:
-        """One stage. Where it fails, what it had begun to write goes, but for a salt."""
-        sent, sent_headers, prefer = dict(exchange.sent), dict(exchange.sent_headers), exchange.prefer
+        """One stage. Where it fails, what it had begun to write goes, but for a salt, and the client is told."""
+        sent, sent_headers, told = dict(exchange.sent), dict(exchange.sent_headers), dict(exchange.answer_headers)
+        prefer = exchange.prefer
         try:
             async with asyncio.timeout(self.config.limits.decide_within_s):
                 await stage.enter(exchange)
@@ -177,6 +180,10 @@ class Proxy:
             if SALT_FIELD in exchange.sent:
                 sent[SALT_FIELD] = exchange.sent[SALT_FIELD]
             exchange.sent, exchange.sent_headers, exchange.prefer = sent, sent_headers, prefer
+            warned = told.get("x-kvp-warn")
+            exchange.answer_headers = told | {
+                "x-kvp-warn": FAILED_OPEN if warned is None else f"{warned}, {FAILED_OPEN}"
+            }
 
     def _chose(self, exchange: Exchange, url: str, status: int) -> None:
         exchange.upstream, exchange.status = url, status
