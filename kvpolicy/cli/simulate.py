@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="P",
-        help="a .kvp file, a packaged policy, or one of lru, lru-object, fifo, lfu, continuum-released, belady, "
+        help="a .kvp file, a packaged policy, or a baseline (docs/baselines), such as lru, sglang-lfu, arc, belady, "
         "belady-resident; may be repeated; default: lru",
     )
     parser.add_argument(
@@ -77,6 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--disk-blocks", type=int, default=0, metavar="N", help="blocks of a disk tier, with --engine-model; default: 0"
+    )
+    parser.add_argument(
+        "--queue",
+        choices=("fcfs", "session"),
+        default="fcfs",
+        help="who is admitted first, with --engine-model: who came first, or whose session began first (vLLM's "
+        "priority scheduling with that as the priority); default: fcfs",
     )
     parser.add_argument(
         "--price-ratio",
@@ -146,7 +153,7 @@ def _closed(args: argparse.Namespace) -> int:
         raise InputFault("--html draws hit ratios of plain replays; leave it out with --engine-model")
     if args.cpu_blocks < 0 or args.disk_blocks < 0:
         raise InputFault("--cpu-blocks and --disk-blocks: a tier cannot have fewer than 0 blocks")
-    engine = Engine(engine_model(args.engine_model), args.cpu_blocks, args.disk_blocks)
+    engine = Engine(engine_model(args.engine_model), args.cpu_blocks, args.disk_blocks, args.queue)
     capacities = read_capacities(args.capacity)
     contenders = [contender(name) for name in dict.fromkeys(args.policy or ["lru"])]
     documents, tables = [], []

@@ -18,7 +18,7 @@ from kvpolicy.simulate.closed.continuum import ContinuumReleased
 from kvpolicy.simulate.closed.demand import Schedule, schedule_of
 from kvpolicy.simulate.closed.loop import ClosedLoop
 from kvpolicy.simulate.closed.models import EngineModel
-from kvpolicy.simulate.closed.order import Fcfs
+from kvpolicy.simulate.closed.order import QUEUES
 from kvpolicy.simulate.closed.tally import ClosedTally
 from kvpolicy.simulate.names import LRU, Contender
 from kvpolicy.simulate.trace import Facts, Progress, Trace
@@ -28,11 +28,13 @@ RELEASED = "continuum-released"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The modelled machine: its model, and the blocks below the GPU."""
+    """The modelled machine: its model, the blocks below the GPU, and its queue (of `order.QUEUES`), which
+    continuum-released has one of its own for."""
 
     model: EngineModel
     cpu_blocks: int = 0
     disk_blocks: int = 0
+    queue: str = "fcfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def play(
 ) -> ClosedTally:
     """One run. Raises InputFault, PolicyFault."""
     released = one.name == RELEASED
-    order = ContinuumReleased() if released else Fcfs()
+    order = ContinuumReleased() if released else QUEUES[engine.queue]()
     loop = ClosedLoop(
         schedule,
         None if released else one.policy(),

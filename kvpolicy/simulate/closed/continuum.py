@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from kvpolicy.simulate.closed.order import Fcfs
+from kvpolicy.simulate.closed.order import Fcfs, age
 from kvpolicy.simulate.closed.task import Task
 
 PIN_S = 2.0
@@ -35,21 +35,23 @@ class ContinuumReleased(Fcfs):
 
     def first(self, waiting: Sequence[Task]) -> int:
         """Pinned sessions first, then by when the session began."""
-        return min(range(len(waiting)), key=lambda i: (waiting[i].demand.session not in self.pins, *_age(waiting[i])))
+        return min(range(len(waiting)), key=lambda i: (waiting[i].demand.session not in self.pins, *age(waiting[i])))
 
     def victim(self, running: Sequence[Task], now: float) -> int | None:
         """The youngest session's request; with one running, a pin goes first."""
         if len(running) == 1 and self.relieve():
             return None
         choice = [i for i, task in enumerate(running) if not task.demand.last] or list(range(len(running)))
-        return max(choice, key=lambda i: _age(running[i]))
+        return max(choice, key=lambda i: age(running[i]))
 
     def arrived(self, task: Task, now: float) -> None:
         """The pause before it was its tools' time."""
         left = self._left.pop(task.demand.session, None)
-        for tool in left[1] if left is not None else ():
+        if left is None:
+            return
+        for tool in left[1]:
             mean, count = self._means.get(tool, (0.0, 0))
-            self._means[tool] = (mean + (now - left[0] - mean) / (count + 1), count + 1) if left else (mean, count)
+            self._means[tool] = (mean + (now - left[0] - mean) / (count + 1), count + 1)
 
     def keeps(self, task: Task, now: float, release: Callable[[], None]) -> bool:
         """2 s for a tool that is quick on average."""
@@ -83,7 +85,3 @@ class ContinuumReleased(Fcfs):
         pin = self.pins.pop(session, None)
         if pin is not None:
             pin.release()
-
-
-def _age(task: Task) -> tuple[float, float]:
-    return task.program_at, task.arrived

@@ -42,7 +42,9 @@ class Engine:
         self.preemptions = self.late = self.steps = self.evictions = 0
         self.admitted: list[Task] = []  # for the first time, since the list was last emptied
         self._tickets = count()
-        self._changed = False  # a request was preempted in this step
+        self.changed = (
+            False  # a request was preempted in the step scheduled last; one that leaves it empty takes no time
+        )
         self._wake: float | None = None
 
     def fits(self, task: Task) -> bool:
@@ -65,7 +67,7 @@ class Engine:
         while self.loading and self.loading[0][0] <= now:
             self.running.append(heappop(self.loading)[2])
         plan, left = self._continue(now)
-        if not self._changed:
+        if not self.changed:
             self._admit(plan, left, now)
         while not plan and self.waiting and not self.running and not self.loading and self.order.relieve():
             self._admit(plan, self.model.chunk, now)
@@ -77,7 +79,7 @@ class Engine:
         INVARIANT: nobody ends, comes, is admitted or preempted within them, so what they do together is what they do
         one by one.
         """
-        if self._changed or len(plan) != len(self.running):
+        if self.changed or len(plan) != len(self.running):
             return 1
         room = inf
         for task, new in plan:
@@ -128,7 +130,7 @@ class Engine:
     def _continue(self, now: float) -> tuple[Plan, int]:
         """Running requests first. Returns their plan and the tokens left of the step."""
         plan: Plan = []
-        left, self._changed, place = self.model.chunk, False, 0
+        left, self.changed, place = self.model.chunk, False, 0
         running = self.running
         while place < len(running) and left > 0:
             task = running[place]
@@ -245,7 +247,7 @@ class Engine:
         task.computed = task.full = task.held = 0
         task.preempted += 1
         self.preemptions += 1
-        self._changed = True
+        self.changed = True
         self.waiting.insert(0, task)
 
     def _missing(self, plan: Plan, steps: int) -> int:

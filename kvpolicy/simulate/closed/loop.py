@@ -96,6 +96,8 @@ class ClosedLoop:
             self._count_admitted(now)
             soon = min(events[0][0] if events else inf, engine.wakes_at)
             if not plan:
+                if engine.changed:
+                    continue
                 if soon == inf:
                     break
                 now = max(now, soon)

@@ -1,6 +1,8 @@
 """Who is admitted first, and who has to go when memory is short. Asked by `engine`, which acts.
 
 `Fcfs` is vLLM v1's default: first come, first served; the request admitted last is preempted and waits at the front.
+`Sessions` is its `--scheduling-policy priority` where whoever sends requests states as their priority when their
+session began: nothing of a policy is in it, and any policy may run under either.
 """
 
 from __future__ import annotations
@@ -36,3 +38,23 @@ class Fcfs:
     def relieve(self) -> bool:
         """Nothing runs and nobody can be admitted. Whether memory was freed."""
         return False
+
+
+class Sessions(Fcfs):
+    """The session that began first goes first; the youngest one's request is preempted."""
+
+    def first(self, waiting: Sequence[Task]) -> int:
+        """By when the session began, then by arrival."""
+        return min(range(len(waiting)), key=lambda i: age(waiting[i]))
+
+    def victim(self, running: Sequence[Task], now: float) -> int | None:
+        """The youngest session's."""
+        return max(range(len(running)), key=lambda i: age(running[i]))
+
+
+def age(task: Task) -> tuple[float, float]:
+    """When its session began, and when it came: the smaller goes first."""
+    return task.program_at, task.arrived
+
+
+QUEUES: dict[str, Callable[[], Fcfs]] = {"fcfs": Fcfs, "session": Sessions}

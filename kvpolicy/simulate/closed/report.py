@@ -62,6 +62,7 @@ def document(outcome: ClosedOutcome, price_ratio: float) -> dict[str, object]:
             **engine.model.as_json(),
             "cpu_blocks": engine.cpu_blocks,
             "disk_blocks": engine.disk_blocks,
+            "queue": engine.queue,
             "digest": digest(),
         },
         "runs": [tally.as_json(price_ratio, None) for tally in outcome.tallies],
@@ -85,7 +86,7 @@ def table(name: str, outcome: ClosedOutcome) -> str:
         f"          {facts.requests:,} requests, {facts.unique_blocks:,} unique blocks of {facts.block_size} tokens, "
         f"{facts.sessions:,} sessions",
         f"engine    {model.name}: a step takes {1e3 * model.overhead_s:g} ms + {1e6 * model.token_s:g} us a token, "
-        f"at most {model.chunk:,} tokens and {model.seqs:,} requests",
+        f"at most {model.chunk:,} tokens and {model.seqs:,} requests; queue {outcome.engine.queue}",
         f"          {model.source}",
         "",
     ]

@@ -64,11 +64,12 @@ def trace_of(seed: int, sessions: int, longest: int) -> list[Turn]:
         tokens = [*head, *_unlike(draw, 8 + draw.randrange(longest // 3))]
         at = round(draw.uniform(0, 60), 3)
         for index in range(draw.randint(1, 5)):
-            tokens = tokens[: longest - 40]
+            if len(tokens) > longest - 40:
+                break
             if len(tokens) % SIZE == 0:
                 tokens.append(9)
             output = draw.randint(1, 36)
-            pause = None if index == 0 else round(draw.choice((0.0, 0.5, 3.25, 20.0)), 3)
+            pause = None if index == 0 else round(draw.choice((0.0, 0.5, 3.25, 20.3)), 3)
             turns.append(Turn(f"s{session}t{index}", list(tokens), output, session, at, pause))
             if draw.random() < 0.15 and len(tokens) > 3 * SIZE:
                 tokens = [*tokens[: len(tokens) // 2 // SIZE * SIZE], *_unlike(draw, 20)]
