@@ -12,7 +12,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -134,9 +134,11 @@ class _Server(uvicorn.Server):
     """One that says on stdout where it listens, once it does, and that waits at a stop for what the application
     says."""
 
-    def __init__(self, config: uvicorn.Config, url: str, stopping: Callable[[], Awaitable[None]] | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, told: Mapping[str, object], stopping: Callable[[], Awaitable[None]] | None
+    ) -> None:
         super().__init__(config)
-        self._url, self._stopping = url, stopping
+        self._told, self._stopping = told, stopping
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wait: asyncio.Task[None] | None = None
 
@@ -144,7 +146,7 @@ class _Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         if self.started:
-            print(orjson.dumps({"url": self._url, "pid": os.getpid()}).decode(), flush=True)
+            print(orjson.dumps({**self._told, "pid": os.getpid()}).decode(), flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal lets running requests end; a second one does not."""
@@ -175,10 +177,12 @@ def serve(
     tls: Tls | None = None,
     bounds: Bounds | None = None,
     stopping: Callable[[], Awaitable[None]] | None = None,
+    also: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> int:
     """Serve `app` until SIGTERM or SIGINT; returns an exit status. stopping: awaited at SIGTERM while the socket still
-    listens. Raises InputFault where the address cannot be had or a certificate cannot be read."""
+    listens. also: what the line of its address says besides. Raises InputFault where the address cannot be had or a
+    certificate cannot be read."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -200,7 +204,7 @@ def serve(
     if tls is not None:
         config.load()
         config.ssl = _context(tls)
-    server = _Server(config, url, stopping)
+    server = _Server(config, {"url": url, **(also or {})}, stopping)
     server.run(sockets=[listener])
     if not server.started:
         print("kvp: the server did not start", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from kvpolicy.claims.strength import DROPPED, PROTECTED
@@ -110,6 +111,18 @@ def order(tier: Tier, count: int | None) -> list[tuple[BlockHash, int]]:
             ticket += 1
             heappush(heap, (parent.rank, parent.release, ticket, parent))
     return found
+
+
+def residents(root: Run, most: int, now: float) -> Iterator[tuple[BlockHash, BlockView]]:
+    """Up to `most` resident blocks, each prompt head first. Marks behind a run are gathered once for all its blocks."""
+    pending = list(root.children.values())
+    while pending and most > 0:
+        run = pending.pop()
+        view = _view(run, 0, now)
+        for place, block_hash in enumerate(run.hashes[:most]):
+            yield block_hash, replace(view, block=run.ids[place])
+        most -= len(run.hashes)
+        pending += run.children.values()
 
 
 def ids(run: Run) -> list[int]:

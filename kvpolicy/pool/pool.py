@@ -130,6 +130,10 @@ class Pool(Marking):
         """The next `count` cached blocks to leave (None: all), were nothing to change until then."""
         return [block_hash for block_hash, _ in look.order(self.gpu, count)]
 
+    def residents(self, most: int) -> Iterator[tuple[BlockHash, BlockView]]:
+        """Up to `most` resident blocks of all tiers with what is known of them, each prompt head first."""
+        return look.residents(self._root, most, self.now)
+
     def free_queue(self) -> list[int]:
         """Physical ids in the order in which they would be reused."""
         return self.gpu.empty_ids() + [block for _, block in look.order(self.gpu, None)]

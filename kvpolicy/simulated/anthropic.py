@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from kvpolicy.faults import InputFault
-from kvpolicy.simulated.chat import render, text_of
+from kvpolicy.simulated.chat import render, text_of, tools_of
 from kvpolicy.simulated.generation import Call
 from kvpolicy.simulated.openai import call_of
 
@@ -28,7 +28,7 @@ def message_call(body: Mapping[str, Any], number: int) -> Call:
         messages.append({"role": "system", "content": text_of(body["system"], "system")})
     for index, turn in enumerate(turns):
         messages += _turn(turn, index)
-    return call_of(body, render(messages, body.get("tools")).tokens, f"msg_{number}", body.get("max_tokens"))
+    return call_of(body, render(messages, tools_of(body.get("tools"))).tokens, f"msg_{number}", body.get("max_tokens"))
 
 
 def message_body(call: Call, model: str) -> dict[str, Any]:

@@ -1,32 +1,32 @@
-"""The simulated server over HTTP: OpenAI's and Anthropic's routes, those by which vLLM tells tokens, and a look inside.
+"""The simulated server over HTTP: OpenAI's and Anthropic's routes, and the control channel beside them.
 
-Bodies become calls (`openai`, `anthropic`, `responses`), calls run on `generation`. Needs the extra `serve`.
+Bodies become calls (`openai`, `anthropic`, `responses`), calls run on `generation`; `look` has the routes that run
+none. Needs the extra `serve`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
-import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import Receive, Scope, Send
 
 from kvpolicy import __version__
+from kvpolicy.channel.channel import Channel
 from kvpolicy.faults import InputFault
 from kvpolicy.simulated import anthropic, openai, responses
 from kvpolicy.simulated.blocks import Blocks
-from kvpolicy.simulated.chat import render
-from kvpolicy.simulated.figures import exposition
 from kvpolicy.simulated.generation import Call, Generation
-from kvpolicy.simulated.text import tokens
+from kvpolicy.simulated.look import add_look, body_of
+from kvpolicy.simulated.refusals import LABEL, answer, no_route, refused
 
-LABEL = {"x-kvp-simulated": "1"}
-LARGEST_BODY = 64 << 20  # bytes
-MOST_SHOWN = 100_000
+AT_ONCE = 64  # messages of the channel, before anything else has its turn
 
 Read = Callable[[Mapping[str, Any], int], Call]
 Tell = Callable[[Call, str], dict[str, Any]]
@@ -48,18 +48,34 @@ class _Streamed(StreamingResponse):
                 await self._steps.aclose()
 
 
-def make_app(generation: Generation, blocks: Blocks, model: str) -> FastAPI:
-    """The application. generation: where calls run; blocks: what they run on; model: the name it answers to."""
-    app = FastAPI(title="kvpolicy simulated engine", version=__version__)
+def make_app(generation: Generation, blocks: Blocks, model: str, channel: Channel | None = None) -> FastAPI:
+    """The application. generation: where calls run; blocks: what they run on; model: the name it answers to; channel:
+    where messages without a request come from, drained in the loop's own thread."""
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        if channel is not None:
+            drain = drained(channel, blocks, asyncio.get_running_loop())
+            channel.wake = drain
+            drain()
+        yield
+        if channel is not None:
+            channel.close()
+
+    app = FastAPI(title="kvpolicy simulated engine", version=__version__, lifespan=life)
     number = itertools.count(1)
+
+    @app.exception_handler(StarletteHTTPException)
+    async def nothing_there(request: Request, fault: StarletteHTTPException) -> Response:
+        return no_route(request.method, request.url.path, fault.status_code)
 
     async def serve(request: Request, read: Read, tell: Tell, stream: Stream) -> Response:
         try:
-            body = await _body(request)
+            body = await body_of(request)
             call = read(body, next(number))
             generation.admit(call)
         except InputFault as fault:
-            return _refused(str(fault))
+            return refused(request.url.path, str(fault))
         name = str(body.get("model") or model)
         if body.get("stream"):
             steps = generation.run(call)
@@ -68,7 +84,7 @@ def make_app(generation: Generation, blocks: Blocks, model: str) -> FastAPI:
             async for _ in steps:
                 if await request.is_disconnected():
                     return Response(status_code=499)
-        return _json(tell(call, name))
+        return answer(tell(call, name))
 
     def name_of(body: Mapping[str, Any]) -> str:
         return str(body.get("model") or model)
@@ -113,86 +129,20 @@ def make_app(generation: Generation, blocks: Blocks, model: str) -> FastAPI:
             lambda call, body, steps: responses.response_stream(call, name_of(body), steps),
         )
 
-    @app.post("/v1/chat/completions/render")
-    async def rendered(request: Request) -> Response:
-        try:
-            body = await _body(request)
-            made = render(body.get("messages"), body.get("tools"), generate=body.get("add_generation_prompt", True))
-        except InputFault as fault:
-            return _refused(str(fault))
-        return _json({"token_ids": made.tokens, "messages": made.messages, "tools_end": made.tools})
-
-    @app.post("/tokenize")
-    async def tokenized(request: Request) -> Response:
-        try:
-            body = await _body(request)
-            if "messages" in body:
-                ask = body.get("add_generation_prompt", True)
-                ids = render(body["messages"], body.get("tools"), generate=bool(ask)).tokens
-            elif isinstance(body.get("prompt"), str):
-                ids = list(tokens(body["prompt"]))
-            else:
-                raise InputFault("a prompt or messages are needed")
-        except InputFault as fault:
-            return _refused(str(fault))
-        return _json({"count": len(ids), "max_model_len": generation.longest, "tokens": ids})
-
-    @app.get("/v1/models")
-    async def models() -> Response:
-        row = {"id": model, "object": "model", "created": 0, "owned_by": "kvpolicy-simulated"}
-        return _json({"object": "list", "data": [{**row, "max_model_len": generation.longest}]})
-
-    @app.get("/version")
-    async def version() -> Response:
-        return _json({"version": f"kvp-simulated-{__version__}", "simulated": True})
-
-    @app.get("/health")
-    async def health() -> Response:
-        return Response(status_code=200, headers=LABEL)
-
-    @app.get("/metrics")
-    async def metrics() -> Response:
-        text = exposition(generation, blocks, model)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8", headers=LABEL)
-
-    @app.post("/reset_prefix_cache")
-    async def reset() -> Response:
-        import asyncio
-
-        done = blocks.clear(asyncio.get_running_loop().time())
-        return _json({"cleared": done}, 200 if done else 409)
-
-    @app.get("/sim/blocks")
-    async def shown(most: int = 1000) -> Response:
-        return _json(blocks.look(min(max(most, 0), MOST_SHOWN)))
-
-    @app.get("/sim/events")
-    async def events(since: int = 0) -> Response:
-        return _json({"next": blocks.sequence, "events": blocks.rows(since)})
-
+    add_look(app, generation, blocks, model)
     return app
 
 
-async def _body(request: Request) -> Mapping[str, Any]:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > LARGEST_BODY:
-            raise InputFault(f"the body is larger than {LARGEST_BODY >> 20} MiB")
-        parts.append(part)
-    try:
-        body = orjson.loads(b"".join(parts))
-    except orjson.JSONDecodeError as fault:
-        raise InputFault(f"the body is not JSON: {fault}") from None
-    if not isinstance(body, Mapping):
-        raise InputFault("the body must be a JSON object")
-    return body
+def drained(channel: Channel, blocks: Blocks, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    """A function for any thread that has the channel's messages taken up soon, in the loop's."""
 
+    def drain() -> None:
+        for message in channel.drain(AT_ONCE):
+            channel.answer(message, blocks.take_up(message, loop.time()))
+        if channel.pending:
+            loop.call_soon(drain)
 
-def _json(document: object, status: int = 200) -> Response:
-    return Response(orjson.dumps(document), status, media_type="application/json", headers=LABEL)
+    def wake() -> None:
+        loop.call_soon_threadsafe(drain)
 
-
-def _refused(message: str) -> Response:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-    return _json({"type": "error", "error": error}, 400)
+    return wake

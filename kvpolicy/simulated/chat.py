@@ -56,6 +56,25 @@ def render(messages: object, tools: object = None, *, generate: bool = True) -> 
     return Rendered(ids, tuple(places), head)
 
 
+def tools_of(tools: object) -> object:
+    """Tool definitions of another dialect in chat form, as engines bring them into one before they render."""
+    if not isinstance(tools, list):
+        return tools
+    made = []
+    for tool in tools:
+        told = tool
+        if isinstance(tool, Mapping) and "function" not in tool:
+            if "input_schema" in tool:
+                told = {**tool, "parameters": tool["input_schema"], "type": "function"}
+            if told.get("type") != "function":
+                continue
+            names = ("name", "parameters", "description", "strict")
+            function = {name: told[name] for name in names if told.get(name) is not None}
+            told = {"type": "function", "function": function}
+        made.append(told)
+    return made or None
+
+
 def answer_tokens(message: Mapping[str, Any], name: str = "message") -> list[int]:
     """The tokens inside one message: its reasoning, its text, its tool calls."""
     return [token_id(piece) if isinstance(piece, str) else piece for piece in answer_pieces(message, name)]

@@ -22,7 +22,15 @@ from kvpolicy.simulated.speed import Speed
 class Cache(Protocol):
     """The blocks behind the server."""
 
-    def start(self, call: Call, hashes: Sequence[bytes], now: float) -> tuple[int, int]:
+    def came(self, call: Call, now: float) -> None:
+        """A request was admitted and waits for its turn."""
+        ...
+
+    def left(self, call: Call) -> None:
+        """It gave up before its turn."""
+        ...
+
+    def start(self, call: Call, now: float) -> tuple[int, int]:
         """A request's prompt is looked up and stored. Returns blocks found, and those of them on lower tiers."""
         ...
 
@@ -48,13 +56,15 @@ class Cache(Protocol):
 @dataclass(slots=True)
 class Call:
     """One request as the server sees it. prompt: token ids. extra: what else its KV depends on (model, salt).
-    directives: what a policy asks for it, as they came. cached: prompt tokens found, once it was prefilled."""
+    directives: what a policy asks for it, as it came. hashes: of its full blocks so far. cached: prompt tokens found,
+    once it was prefilled. queued_s, first_token_s: seconds from its arrival to its turn, and to its first token."""
 
     id: str
     prompt: Sequence[int]
     answer: Answer
     extra: Mapping[str, object] = field(default_factory=dict)
-    directives: Mapping[str, Any] | None = None
+    directives: Any = None
+    hashes: list[bytes] = field(default_factory=list)
     cached: int = 0
     queued_s: float = 0.0
     first_token_s: float = 0.0
@@ -87,27 +97,32 @@ class Generation:
         loop = asyncio.get_running_loop()
         began = loop.time()
         blocks = -(-(len(call.prompt) + len(call.answer.tokens)) // self.block_size)
-        await self._wait_for_room(blocks)
-        done = started = False
+        call.hashes = block_hashes(call.prompt, self.block_size, call.extra)
+        stored = len(call.hashes)
+        self.cache.came(call, began)
+        done = started = roomy = False
         try:
-            hashes = block_hashes(call.prompt, self.block_size, call.extra)
+            await self._wait_for_room(blocks)
+            roomy = True
             async with self._lane:
                 call.queued_s = loop.time() - began
-                hits, loaded = self.cache.start(call, hashes, loop.time())
+                hits, loaded = self.cache.start(call, loop.time())
                 started = True
                 self.running[call.id] = call
                 call.cached = min(hits, (len(call.prompt) - 1) // self.block_size) * self.block_size
                 self._count(call)
                 await asyncio.sleep(self.speed.first(len(call.prompt) - call.cached, loaded * self.block_size))
             call.first_token_s = loop.time() - began
-            async for delta in self._decode(call, len(hashes)):
+            async for delta in self._decode(call, stored):
                 yield delta
             done = True
         finally:
-            self.room += blocks
+            self.room += blocks if roomy else 0
             self.running.pop(call.id, None)
             if started:
                 self.cache.end(call, loop.time(), cancelled=not done)
+            else:
+                self.cache.left(call)
             self.totals["cancelled"] += not done
             self._wake()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from kvpolicy.channel.payload import of_body
 from kvpolicy.faults import InputFault
 from kvpolicy.simulated.answer import answer_of
 from kvpolicy.simulated.chat import render
@@ -46,23 +47,7 @@ def call_of(body: Mapping[str, Any], prompt: list[int], name: str, most: int | N
     if salt is not None and (not isinstance(salt, str) or not 0 < len(salt) <= 128 or set(salt) & set("@/\\\0")):
         raise InputFault("cache_salt must be text of 1 to 128 characters without @ / \\ and NUL")
     extra = {"model": str(body.get("model")), "salt": salt}
-    return Call(name, prompt, answer_of(body.get("sim_reply"), prompt, most), extra, directives_of(body))
-
-
-def directives_of(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What came with the request for its blocks, by either of the ways that reach an engine's scheduler."""
-    carried = body.get("kv_transfer_params")
-    if isinstance(carried, Mapping) and isinstance(carried.get("kvpolicy"), Mapping):
-        return carried["kvpolicy"]  # type: ignore[no-any-return]
-    carried = body.get("vllm_xargs")
-    text = carried.get("kvpolicy") if isinstance(carried, Mapping) else None
-    if not isinstance(text, str):
-        return None
-    try:
-        told = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return told if isinstance(told, Mapping) else None
+    return Call(name, prompt, answer_of(body.get("sim_reply"), prompt, most), extra, of_body(body))
 
 
 def usage(call: Call) -> dict[str, Any]:

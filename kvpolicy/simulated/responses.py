@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from kvpolicy.faults import InputFault
-from kvpolicy.simulated.chat import render
+from kvpolicy.simulated.chat import render, tools_of
 from kvpolicy.simulated.generation import Call
 from kvpolicy.simulated.openai import call_of
 
@@ -31,7 +31,7 @@ def response_call(body: Mapping[str, Any], number: int) -> Call:
         messages.append({"role": "system", "content": body["instructions"]})
     for index, item in enumerate(given):
         _add(messages, item, index)
-    prompt = render(messages, body.get("tools")).tokens
+    prompt = render(messages, tools_of(body.get("tools"))).tokens
     return call_of(body, prompt, f"resp_{number}", body.get("max_output_tokens"))
 
 

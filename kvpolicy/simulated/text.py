@@ -19,9 +19,9 @@ CACHED = 4_000  # characters: longer texts are not remembered
 
 @lru_cache(maxsize=65_536)
 def token_id(piece: str) -> int:
-    """The id of a piece: 47 bits of a hash above the control tokens."""
+    """The id of a piece: a hash above the control tokens, of 31 bits as a real vocabulary's ids have at most."""
     digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=6, key=b"kvp-simulated").digest()
-    return SPECIAL + (int.from_bytes(digest, "big") >> 1)
+    return SPECIAL + int.from_bytes(digest, "big") % ((1 << 31) - SPECIAL)
 
 
 def pieces(text: str) -> list[str]:
