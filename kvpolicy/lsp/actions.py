@@ -21,6 +21,7 @@ _CODE = re.compile(r"`([^`…]+)`")
 _BARE = re.compile(r"write ((?:-?\d[\w.%]*)(?:(?:, | or )-?\d[\w.%]*)*)")
 _INSERT = re.compile(r"write `([\]})])` (there|where it ends|before `[^`]*`)")
 _OVER = re.compile(r"for `([^`]+)` write `([^`…]*) over ([A-Za-z_]\w*(?:\.\w+)*|\"[^\"]*\") \{ … \}` in line (\d+)")
+_STRING = re.compile(r'another name, or ("[^"]+")')
 _MOST = 4  # faults that are tried at once
 
 
@@ -83,7 +84,10 @@ def _candidates(part: Part, fault: Diagnostic) -> Iterator[Mend]:
         for number in re.findall(r"-?\d[\w.%]*", bare[1]):
             yield Mend(f"write {number}", fault, start, end, number)
         return
-    if over:
+    string = _STRING.search(fix)
+    if string:
+        yield Mend(f"write {string[1]}", fault, start, end, string[1])
+    if over or "such as" in fix:  # an example is not what the author meant to write
         return
     for written in _CODE.findall(fix):
         yield Mend(f"write `{written}`", fault, start, end, written)

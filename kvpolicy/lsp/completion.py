@@ -147,6 +147,9 @@ def _names(one: Wanted, sort: int, view: View | None, reading: Reading | None) -
                 given.setdefault(occurrence.name, "this file")
     for name, place in given.items():
         yield Offer(one.role, name, name if "." in name else quoted(name), f"{one.role} of {place}", sort)
+    if one.role == roles.RULE and not before and part is not None and view is not None:
+        for layer in (layer for p in view.parts if p.group == part.group for layer in p.file.layer_order):
+            yield Offer(roles.LAYER, layer, quoted(layer), "a layer; its rules stand behind a dot", sort)
     if one.role == roles.LAYER and view is not None:
         for group in view.scope.groups:
             yield Offer(one.role, group, quoted(group), "a used policy", sort)

@@ -144,9 +144,9 @@ def _name(view: View, part: Part, one: Occurrence) -> str | None:
         return about_rule(view, found[0])
     if found and found[0].one is None:
         return _file(found[0].part)
-    if one.role == roles.LAYER:
+    if found and found[0].one is not None and found[0].one.role == roles.LAYER:
         rules = [r for p in view.parts if p.group == part.group for r in p.file.rules if r.layer == one.name]
-        return f"`{one.name}` (layer): {_count(len(rules))}" if found else None
+        return f"`{one.name}` (layer): {_count(len(rules))}"
     if one.role in {roles.WORKFLOW, roles.NODE} or (one.role == roles.VALUE and found):
         return _of_workflow(view, one, found)
     if one.role == roles.USED and one.of == "packaged" and packaged_text(one.name) is not None:

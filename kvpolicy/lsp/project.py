@@ -139,17 +139,11 @@ class Project:
         return self._parsed.get((text, name), lambda: parse(text, name))
 
     def _together(self, path: Path, texts: dict[str, str]) -> list[Path]:
-        """The file, and the policy beside it where it is a file of tests that does not bring one in itself."""
+        """The file, and the policy beside it where it is a file of tests."""
         if not path.name.endswith(TEST_SUFFIX):
             return [path]
         beside = path.with_name(path.name.removesuffix(TEST_SUFFIX) + SUFFIX)
-        there = identity_of(beside) in texts or beside.is_file()
-        text = texts.get(identity_of(path))
-        if text is None:
-            text = text_of(path) or ""
-        stem = path.name.removesuffix(TEST_SUFFIX)
-        named = {one.name.removesuffix(SUFFIX) for one in self.reading(text).found if one.of in ("file", "packaged")}
-        return [path, beside] if there and stem not in named else [path]
+        return [path, beside] if identity_of(beside) in texts or beside.is_file() else [path]
 
     def reading(self, text: str) -> Reading:
         """The words of a text."""

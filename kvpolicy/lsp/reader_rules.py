@@ -32,7 +32,7 @@ class RuleWalker(SelectorWalker):
         """The rules of a `layer` or an `on`."""
         while self.next.kind != END and self.next.text != "}":
             self.may(*(Wanted(roles.STATEMENT, word) for word in statements), roles.KIND)
-            if self.opens_statement():
+            if self.opens_statement() and self.next.text not in statements:
                 return
             before = self.next.start
             if "on" in statements and self.next.text == "on" and self.next.kind == WORD:

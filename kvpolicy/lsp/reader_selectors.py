@@ -16,9 +16,9 @@ class SelectorWalker(Walker):
 
     def opens_statement(self) -> bool:
         """Whether a statement of a file plainly begins here, so that a brace is missing before it."""
-        piece = self.next
-        return piece.first and piece.kind == WORD and piece.text in words.STATEMENT_WORDS and piece.text not in {
-            "on", "until"} and self.following.text not in {":", "{"}  # fmt: skip
+        piece, follows = self.next, self.following.text
+        begins = piece.kind == WORD and piece.text in words.STATEMENT_WORDS and piece.text != "until"
+        return piece.first and begins and follows not in {":", "{"}
 
     def block(self, inside: Callable[[], None]) -> None:
         """`{ … }`, where it comes."""

@@ -84,7 +84,8 @@ def renamed(project: Project, view: View, offset: int, name: str) -> list[Edit]:
     _fit(one.role, name)
     edits: dict[tuple[str, int], Edit] = {}
     for _, part, place in uses(project, meant, (one.name,), main):
-        if one.role == roles.LAYER and home_layer(part.file) == place.name:
+        outside = any(rule.layer is None for rule in part.file.rules)
+        if one.role == roles.LAYER and outside and home_layer(part.file) == place.name:
             raise Refused(f"the layer '{one.name}' is also that of the rules outside any `layer` block")
         edits[identity_of(part.path), place.start] = Edit(part, place.start, place.end, quoted(name))
     found = list(edits.values())
