@@ -1,0 +1,114 @@
+"""Alive, ready, draining: what a process says of itself, and how it ends when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+
+from tests.service.gateway import gateway
+from tests.service.test_edge_passing import CHAT, PATH, STREAM, chunked, until
+from tests.service.upstream import Asked, upstream
+
+
+def test_running_streams_end_and_new_requests_are_refused() -> None:
+    more = threading.Event()
+
+    async def answer(_: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM + chunked(b"data: 1\n\n"))
+        await writer.drain()
+        while not more.is_set():
+            await asyncio.sleep(0.02)
+        writer.write(chunked(b"data: 2\n\n") + b"0\r\n\r\n")
+
+    with (
+        upstream(answer) as engine,
+        subprocess.Popen(
+            [sys.executable, "-m", "kvpolicy", "serve", "--upstream", engine.url, "--mode", "off"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        at = json.loads(process.stdout.readline())["url"]
+        try:
+            assert httpx.get(f"{at}/readyz").status_code == 200
+            with httpx.stream("POST", at + PATH, json={**CHAT, "stream": True}, timeout=60) as got:
+                parts = got.iter_raw()
+                assert next(parts) == b"data: 1\n\n"
+                process.send_signal(signal.SIGTERM)
+                assert until(lambda: httpx.get(f"{at}/readyz").status_code == 503)
+                assert httpx.get(f"{at}/healthz").status_code == 200
+                refused = httpx.post(at + PATH, json=CHAT)
+                assert (refused.status_code, refused.headers["connection"]) == (503, "close")
+                assert refused.headers["retry-after"]
+                more.set()
+                assert b"".join(parts) == b"data: 2\n\n"
+            process.wait(30)
+            assert process.returncode in (0, -signal.SIGTERM)
+            assert len(engine.asked) == 1
+        finally:
+            more.set()
+            if process.poll() is None:
+                process.kill()
+
+
+def test_a_stream_without_end_is_cut_when_the_time_is_over() -> None:
+    async def endless(_: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM)
+        while True:
+            writer.write(chunked(b"data: x\n\n"))
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    script = (
+        "from kvpolicy.cli.main import main; import sys\n"
+        "from kvpolicy.service import config\n"
+        "sys.exit(main(['serve', '--upstream', sys.argv[1], '--config', sys.argv[2]]))\n"
+    )
+    with upstream(endless) as engine:
+        import tempfile
+
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write('[[upstream]]\nurl = "http://127.0.0.1:9"\n[limits]\ndrain_s = 0.5\n')
+            file.flush()
+            with subprocess.Popen(
+                [sys.executable, "-c", script, engine.url, file.name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            ) as process:
+                assert process.stdout is not None
+                try:
+                    at = json.loads(process.stdout.readline())["url"]
+                    with httpx.stream("POST", at + PATH, json=CHAT, timeout=60) as got:
+                        next(got.iter_raw())
+                        os.kill(process.pid, signal.SIGTERM)
+                        began = time.monotonic()
+                        process.wait(30)
+                        assert time.monotonic() - began < 25
+                finally:
+                    if process.poll() is None:
+                        process.kill()
+        assert until(lambda: engine.open == 0)
+
+
+def test_ready_says_no_where_no_engine_takes_connections_and_yes_again() -> None:
+    with gateway("http://127.0.0.1:9") as (at, made):
+        assert httpx.get(f"{at}/readyz").status_code == 200  # nothing is known yet
+        assert httpx.post(at + PATH, json=CHAT).status_code == 502
+        answer = httpx.get(f"{at}/readyz")
+        assert (answer.status_code, answer.text) == (503, "no upstream takes connections\n")
+        assert httpx.get(f"{at}/healthz").status_code == 200
+        made.upstreams.engines[0].worked()
+        assert httpx.get(f"{at}/readyz").status_code == 200
+
+
+def test_ready_asks_the_other_parts() -> None:
+    with upstream() as engine, gateway(engine.url) as (at, made):
+        made.checks.append(lambda: "events are behind")
+        assert httpx.get(f"{at}/readyz").text == "events are behind\n"
