@@ -129,7 +129,8 @@ class Run(Told):
 
     def __init__(self, engine: Hears, owner: Owner, workflow: str | None = None) -> None:
         place = {"session": owner.session, "run": owner.run, "workflow": workflow, "agent": owner.agent}
-        super().__init__(self, "workflow_start", "workflow_end", place)
+        facts: dict[str, object] = {} if workflow is None else {"workflow": workflow}
+        super().__init__(self, "workflow_start", "workflow_end", place, **facts)
         self.engine = engine
         self.owner = owner
         self.steps: list[Step] = []

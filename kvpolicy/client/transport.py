@@ -34,6 +34,16 @@ def stamp(request: Any) -> None:
         warn_once("stamp", f"a call was not annotated: {fault!r}")
 
 
+def unstamp(request: Any) -> None:
+    """Take off what `stamp` put on here. Never raises."""
+    try:
+        for name, value in headers(current()):
+            if request.headers.get(name) == value:
+                del request.headers[name]
+    except Exception as fault:
+        warn_once("unstamp", f"a call elsewhere keeps its annotation: {fault!r}")
+
+
 class Transport:
     """A transport around another: `httpx.Client(transport=Transport(httpx.HTTPTransport()))`."""
 
@@ -124,6 +134,8 @@ def _hook(client: Any) -> None:
     def sync_hook(request: Any) -> None:
         if own is None or _origin(request.url) == own:
             stamp(request)
+        else:
+            unstamp(request)  # a redirect carries the first request's headers along
 
     async def async_hook(request: Any) -> None:
         sync_hook(request)
