@@ -9,11 +9,12 @@ control channel. `holding` reads plans again when something happens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from kvpolicy.adapter import READY
+from kvpolicy.directive import Plan
 from kvpolicy.plan import plan
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.service.answers import AnswerReader
@@ -128,9 +129,10 @@ class Decisions:
         if seen.arrived.compacted and not any(e.name == "compact" for e in seen.said.events):
             await self.happened(Event(now, "compact", {}), seen)
         seen.request = self._request(exchange, seen, None)
-        results = seen.arrived.results if seen.arrived.chain.calls else None
+        arrived = seen.arrived
+        results = arrived.results if arrived.side else (arrived.results or None)
         phase = self.state.phase(owner)
-        changed = await self.telling.arrive(seen.request, now, results or None)
+        changed = await self.telling.arrive(seen.request, now, results)
         if phase in RESUMES and self.state.phase(owner) != phase:
             self.holding.came(owner, RESUMES[phase], now)
         self.holding.replan((*changed, owner), now, besides=exchange.id)
@@ -143,15 +145,23 @@ class Decisions:
         if places is None:
             self.counts["places_unknown"] += 1
             self.answers[DEFERRED] += 1
+            if self.fetch is not None and seen.request is not None:
+                # The engine is told whose it is: a plan that comes later finds it by this, also when it has ended.
+                nothing = Plan(exchange.id, now, (), DEFAULT_SHARE, None)
+                self._send(exchange, seen, self.planning.lower(nothing, seen.request).payload)
             return
         self.counts["places_known"] += 1
         payload = self._payload(exchange, seen, places, now)
         if payload is None:
             return
+        self._send(exchange, seen, payload)
+        self.holding.hold(exchange, seen, payload)
+
+    def _send(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
+        """Write what the engine takes into the body."""
         if seen.chosen.mode == ENFORCE:
             for field, value in payload.items():
                 exchange.sent[field] = {**exchange.sent.get(field, {}), **value} if isinstance(value, dict) else value
-        self.holding.hold(exchange, seen, payload)
 
     def _expect(self, seen: Seen, places: Places | None, now: float) -> None:
         """What it should find cached, by what its chain's last prompt left."""
@@ -175,6 +185,7 @@ class Decisions:
         for code in found.warned:
             self._warn(exchange, code)
         request = seen.request = self._request(exchange, seen, places, found.spans)
+        seen.measured = not places.open
         try:
             made = seen.plan = self.planning.make(seen, request, now)
         except TimeSpent:
@@ -261,6 +272,9 @@ class Decisions:
             return
         if seen.reader is None:
             seen.reader = AnswerReader(exchange.dialect, exchange.stream)
+            if seen.request is not None:  # it has its prompt: what a pause kept for it is done
+                now = self.clock()
+                self.holding.replan(self.telling.touched(seen.request, now), now)
         seen.reader.feed(data)
 
     def leave(self, exchange: Exchange, how: str) -> None:
@@ -292,7 +306,7 @@ class Decisions:
             self.metrics.count_tokens(owner.tenant, model, reader.cached or 0, reader.prompt, reader.output or 0)
         calls = {row["id"]: row["name"] for row in reader.calls.values() if row["id"]}
         self.sessions.answered(owner.tenant, chain, following(seen.conversation, reader, self.secret), calls, now)
-        if reader.prompt is not None and seen.request.tokens not in (0, reader.prompt):
+        if seen.measured and reader.prompt is not None and seen.request.tokens != reader.prompt:
             self.counts["places_wrong"] += 1  # the engine counts otherwise than its tokenize route: ask anew
             self.offsets.forget(seen.conversation)
         finished = None if reader.finish is None else not reader.calls and reader.finish in _FINISHED

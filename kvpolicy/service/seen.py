@@ -19,7 +19,7 @@ _WHERE_READ = ("session", "turn")  # said by nearly everybody: it counts where a
 class Seen:
     """What is known of one exchange. request, plan: as last made; reader: of its answer; caps: of its tenant; stated:
     whether its client said something that rules read; expects: what it should find cached; released: when its answer
-    ended, seconds."""
+    ended, seconds; measured: whether the request's length is the whole prompt's, by the engine's own tokens."""
 
     __slots__ = (
         "arrived",
@@ -28,6 +28,7 @@ class Seen:
         "context",
         "conversation",
         "expects",
+        "measured",
         "plan",
         "reader",
         "released",
@@ -56,3 +57,4 @@ class Seen:
         self.reader: AnswerReader | None = None
         self.expects: Expected | None = None
         self.released: float | None = None
+        self.measured = False

@@ -40,6 +40,10 @@ class Telling(Protocol):
         """The same, where nobody waits for what it reached."""
         ...
 
+    def touched(self, request: Request, now: float) -> tuple[Owner, ...]:
+        """A request has its prompt: its answer began."""
+        ...
+
     def answer(
         self, request: Request, now: float, calls: Sequence[ToolCall], finished: bool | None, output: int | None
     ) -> tuple[Owner, ...]:
@@ -68,6 +72,10 @@ class Alone:
     def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
         """See `Telling`."""
         return self._state.observe(event, owner)
+
+    def touched(self, request: Request, now: float) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        return self._state.touched(request.id, now)
 
     def answer(
         self, request: Request, now: float, calls: Sequence[ToolCall], finished: bool | None, output: int | None
@@ -116,6 +124,11 @@ class Together:
         self._store.store.append(event_record(event, owner, key))
         self.apply_news()
         return self._events.get(key) or ()
+
+    def touched(self, request: Request, now: float) -> tuple[Owner, ...]:
+        """See `Telling`."""
+        self._store.store.append(Record("touched", request.owner, {"id": request.id}, now))
+        return self.apply_news()
 
     def answer(
         self, request: Request, now: float, calls: Sequence[ToolCall], finished: bool | None, output: int | None
@@ -177,4 +190,6 @@ class _Replica(Replica):
         if isinstance(record, Gap):
             return changed
         self._applied(record, changed)
-        return changed if record.kind == "event" else tuple(dict.fromkeys((*changed, record.owner)))
+        if record.kind in ("event", "touched"):
+            return changed
+        return tuple(dict.fromkeys((*changed, record.owner)))

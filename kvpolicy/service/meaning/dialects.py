@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from kvpolicy.service.exchange import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from kvpolicy.service.meaning.chat_form import add_item, chat_tools
 
 DIGEST = 16  # bytes
 _DOCUMENTS = frozenset({"document", "search_result", "file", "input_file"})
@@ -41,8 +42,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """units: in the order of the prompt. messages: in chat form, as a tokenize route takes them; None where the dialect
-    has none. tools: the definitions, as they came. tool_digests: of each definition, in order."""
+    """units: in the order of the prompt. messages, tools: in chat form, as a tokenize route takes them; None where the
+    dialect has none. tool_digests: of each definition as it came, in order."""
 
     dialect: str
     model: str | None
@@ -161,6 +162,11 @@ def _add_turn(made: _Builder, chat: list[dict[str, Any]], index: int, turn: Mapp
     ]
     if rest or calls or not blocks:
         message: dict[str, Any] = {"role": role, "content": _joined(rest) if blocks else content}
+        thought = "".join(
+            str(b.get("thinking")) for b in blocks if isinstance(b, Mapping) and b.get("type") == "thinking"
+        )
+        if thought:
+            message["reasoning"] = thought
         if calls:
             message["tool_calls"] = [
                 {
@@ -184,29 +190,32 @@ def _responses(body: Mapping[str, Any], made: _Builder) -> Conversation | None:
     if not isinstance(items, list) or not all(isinstance(i, Mapping) for i in items):
         return None
     tools = _tools(body, made)
+    chat: list[dict[str, Any]] = []
     if body.get("instructions"):
-        made.add(-1, "system", "system", body["instructions"])
+        chat.append({"role": "system", "content": _joined(body["instructions"])})
+        made.add(-1, "system", "system", body["instructions"], upto=1)
     for index, item in enumerate(items):
-        kind = item.get("type", "message")
-        if kind == "function_call":
-            call = (_text(item.get("name")), _text(item.get("call_id")))
-            made.add(index, "assistant", "turn", item_value(item), calls=(call,))
-        elif kind == "function_call_output":
-            call_id = _text(item.get("call_id"))
-            made.add(
-                index,
-                "tool",
-                "tool_result",
-                item.get("output"),
-                answers=(call_id,),
-                tool=made.called.get(call_id or ""),
-            )
-        elif kind == "reasoning":
-            made.add(index, "assistant", "scratchpad", item_value(item))
-        else:
-            role, content = str(item.get("role")), item.get("content")
-            made.add(index, role, _kind_of(role, content, made), item_value(item), mark=_marked(content))
-    return _done(RESPONSES, body, made, None, tools)
+        output = item.get("type") == "function_call_output"
+        add_item(chat, item, _joined(item.get("output" if output else "content")))
+        _add_item(made, index, item, len(chat))
+    return _done(RESPONSES, body, made, chat, tools)
+
+
+def _add_item(made: _Builder, index: int, item: Mapping[str, Any], upto: int) -> None:
+    kind = item.get("type", "message")
+    if kind == "function_call":
+        call = (_text(item.get("name")), _text(item.get("call_id")))
+        made.add(index, "assistant", "turn", item_value(item), calls=(call,), upto=upto)
+    elif kind == "function_call_output":
+        call_id = _text(item.get("call_id"))
+        tool = made.called.get(call_id or "")
+        made.add(index, "tool", "tool_result", item.get("output"), answers=(call_id,), tool=tool, upto=upto)
+    elif kind == "reasoning":
+        made.add(index, "assistant", "scratchpad", item_value(item))
+    else:
+        role, content = str(item.get("role")), item.get("content")
+        kind = _kind_of(role, content, made)
+        made.add(index, role, kind, item_value(item), mark=_marked(content), upto=upto)
 
 
 # --- what of a message its tokens come from ------------------------------------------------------------------
@@ -283,7 +292,7 @@ def _done(
     tools: list[Any] | None,
 ) -> Conversation:
     digests = tuple(digest_of(b"", made.salt, "tool", tool) for tool in tools or ())
-    return Conversation(dialect, _text(body.get("model")), tuple(made.units), messages, tools, digests)
+    return Conversation(dialect, _text(body.get("model")), tuple(made.units), messages, chat_tools(tools), digests)
 
 
 def _kind_of(role: str, content: object, made: _Builder) -> str:

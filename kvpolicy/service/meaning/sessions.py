@@ -43,9 +43,10 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """owner: whose request it is. results: call ids whose results it carries that were open. compacted: its chain's
-    history was rewritten to something shorter. diverged: units that agree with the chain's last prompt, where that was
-    not reproduced. new: a chain seen for the first time. warned: codes to answer with."""
+    """owner: whose request it is. results: call ids whose results it carries that were open. side: another chain of its
+    owner waits for a tool. compacted: its chain's history was rewritten to something shorter. diverged: units that
+    agree with the chain's last prompt, where that was not reproduced. new: a chain seen for the first time. warned:
+    codes to answer with."""
 
     owner: Owner
     chain: Chain
@@ -54,6 +55,7 @@ class Arrived:
     diverged: int | None = None
     new: bool = False
     warned: tuple[str, ...] = ()
+    side: bool = False
 
 
 class Sessions:
@@ -65,6 +67,7 @@ class Sessions:
         self._most = most
         self._numbers = count(1)
         self._named: dict[str, list[int]] = {}
+        self._waiting: OrderedDict[Owner, Chain] = OrderedDict()  # chains whose last answer asked for tools
 
     def __len__(self) -> int:
         return len(self._chains)
@@ -73,9 +76,13 @@ class Sessions:
         """A request came. The tenant's name is the authenticated one."""
         chain, new, warned = self._chain(tenant, context, conversation)
         digests = [unit.digest for unit in conversation.units]
+        waiting = self._waiting.get(chain.owner, chain)
+        asked = chain.calls or waiting.calls
         results = tuple(
-            call for unit in conversation.units for call in unit.answers if call is not None and call in chain.calls
+            call for unit in conversation.units for call in unit.answers if call is not None and call in asked
         )
+        if results and waiting is not chain:
+            del self._waiting[chain.owner]  # its work goes on here, under another head
         compacted, diverged = False, None
         if not new and chain.tips and chain.head == conversation.head and not set(chain.tips) & set(digests):
             compacted = len(digests) < chain.units
@@ -84,7 +91,7 @@ class Sessions:
         chain.model, chain.head, chain.units = conversation.model, conversation.head, len(digests)
         chain.tools = conversation.tool_digests
         self._tip(tenant, chain, digests[-1:])
-        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned)
+        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned, waiting is not chain)
 
     def answered(
         self, tenant: str, chain: Chain, digests: Sequence[bytes], calls: Mapping[str, str | None], now: float
@@ -93,6 +100,13 @@ class Sessions:
         where that is not known. calls: call ids with their tools."""
         chain.seen = now
         chain.calls = dict(calls)
+        if calls:
+            self._waiting[chain.owner] = chain
+            self._waiting.move_to_end(chain.owner)
+            while len(self._waiting) > self._most:
+                self._waiting.popitem(last=False)
+        elif self._waiting.get(chain.owner) is chain:
+            del self._waiting[chain.owner]
         if digests:
             chain.units += 1
             self._tip(tenant, chain, digests)
