@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvpolicy.faults import InputFault
-from kvpolicy.simulate.baselines import BASELINES
-from kvpolicy.simulate.published import NOT_YET, PUBLISHED
+from kvpolicy.simulate.baselines import BASELINES, FORESIGHT, RULES
+from kvpolicy.simulate.published import PUBLISHED
 
 if TYPE_CHECKING:
     from kvpolicy.policy.policy import Policy
@@ -23,7 +23,7 @@ class Contender:
     """One `--policy`: its name, what kind it is, and its text where it is a policy."""
 
     name: str
-    kind: str  # LRU, "oracle", "object" or "policy"
+    kind: str  # LRU, "oracle", "object", "rule", "foresight" or "policy"
     baseline: bool
     target: str | None = None  # file or packaged name
     text: str | None = None  # of a published rule
@@ -51,10 +51,12 @@ def contender(name: str) -> Contender:
         return Contender(name, "oracle", True)
     if name in BASELINES:
         return Contender(name, "object", True)
+    if name in RULES:
+        return Contender(name, "rule", True)
+    if name in FORESIGHT:
+        return Contender(name, "foresight", True)
     if name in PUBLISHED:
         return Contender(name, "policy", True, text=PUBLISHED[name])
-    if name in NOT_YET:
-        raise InputFault(f"{name} is not there yet: {NOT_YET[name]}")
     if name.endswith(".kvp") or "/" in name:
         if not Path(name).is_file():
             raise InputFault(
@@ -76,4 +78,4 @@ def packaged() -> list[str]:
 
 
 def _baselines() -> str:
-    return ", ".join([LRU, *BASELINES, *ORACLES, *PUBLISHED])
+    return ", ".join([LRU, *BASELINES, *RULES, *PUBLISHED, *FORESIGHT, *ORACLES])

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kvpolicy.simulate.baselines import BASELINES, Baseline
+from kvpolicy.simulate.baselines import BASELINES, FORESIGHT, RULES, Baseline, RadixCache, Rule
 from kvpolicy.simulate.names import BELADY, Contender
 from kvpolicy.simulate.oracle import History, belady, belady_resident
+from kvpolicy.simulate.published import PREFILL_S
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Call
+from kvpolicy.workflow.gauges import CostModel
 
 if TYPE_CHECKING:
     from kvpolicy.simulate.replay import Replay
@@ -34,20 +36,30 @@ class Runs:
         self._tallies = [Tally(run.contender.name, run.contender.baseline, run.capacity) for run in runs]
         self._feeds: list[Callable[[Call], None]] = []
         self._oracles: list[tuple[Run, Tally]] = []
+        self._foresights: list[tuple[Run, Tally]] = []
+        self._calls: list[Call] = []  # all of them, for those that know what comes
+        self._references = 0
         self._replays: list[Replay] = []
         self._history = History()
         for run, tally in zip(runs, self._tallies, strict=True):
             if run.contender.kind == "oracle":
                 self._oracles.append((run, tally))
+            elif run.contender.kind == "foresight":
+                self._foresights.append((run, tally))
             elif run.contender.kind == "object":
                 self._feeds.append(_object_feed(BASELINES[run.contender.name](run.capacity), tally))
+            elif run.contender.kind == "rule":
+                self._feeds.append(_rule_feed(RULES[run.contender.name](run.capacity), tally))
             else:
                 from kvpolicy.simulate.replay import Replay  # the whole engine: only where a run needs it
 
                 replay = Replay(run.contender.policy(), run.capacity, block_size, tally, workflow)
+                if run.contender.name == "continuum-paper":
+                    replay.steering.measure(CostModel(prefill_tokens_per_s=1 / PREFILL_S))
                 self._replays.append(replay)
                 self._feeds.append(replay.feed)
         self._keeps_history = bool(self._oracles)
+        self._keeps_calls = bool(self._foresights)
 
     def feed(self, call: Call) -> None:
         """One call to every run."""
@@ -58,6 +70,12 @@ class Runs:
             if self._history.references > HISTORY_LIMIT:
                 self._keeps_history = False
                 self._history = History()
+        if self._keeps_calls:
+            self._calls.append(call)
+            self._references += len(call.hashes)
+            if self._references > HISTORY_LIMIT:
+                self._keeps_calls = False
+                self._calls = []
 
     def end(self) -> list[Tally]:
         """The tallies, in the order of the runs. An oracle's is empty where the trace was too long to be kept."""
@@ -70,7 +88,23 @@ class Runs:
                 hits, tally.evictions = oracle(self._history, run.capacity)
                 tally.wall_s = perf_counter() - began
                 self._history.count(tally, hits)
+        for run, tally in self._foresights if self._keeps_calls else ():
+            cache = RadixCache(run.capacity, FORESIGHT[run.contender.name](self._calls), whole=False)
+            feed = _rule_feed(cache, tally)
+            for call in self._calls:
+                feed(call)
         return self._tallies
+
+
+def _rule_feed(cache: Rule, tally: Tally) -> Callable[[Call], None]:
+    def feed(call: Call) -> None:
+        began = perf_counter()
+        hits = cache.serve(call)
+        tally.wall_s += perf_counter() - began
+        tally.evictions = cache.evictions
+        tally.add(call, hits)
+
+    return feed
 
 
 def _object_feed(cache: Baseline, tally: Tally) -> Callable[[Call], None]:

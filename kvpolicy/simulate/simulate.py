@@ -66,7 +66,7 @@ def simulate(
         for run, tally in zip(part, tallies, strict=True)
     }
     references = {(r.contender.name, r.capacity): done[r] for r in silent if done[r].block_refs}
-    missing = [run for run in asked if run.contender.kind == "oracle" and not done[run].block_refs]
+    missing = [run for run in asked if run.contender.kind in ("oracle", "foresight") and not done[run].block_refs]
     if missing:
         raise InputFault(
             f"{trace.name}: {missing[0].contender.name} has to know the whole trace, and takes at most "
@@ -84,7 +84,7 @@ def _measure(trace: Trace, *, whole: bool) -> tuple[int, int]:
     return facts.block_size, facts.unique_blocks
 
 
-_EFFORT = {"oracle": 0.1, "object": 1.0, LRU: 1.0, "policy": 6.0}
+_EFFORT = {"oracle": 0.1, "object": 1.0, "rule": 4.0, "foresight": 4.0, LRU: 1.0, "policy": 6.0}
 
 
 def _shares(runs: list[Run], jobs: int) -> list[list[Run]]:

@@ -162,7 +162,6 @@ def test_memory_follows_the_trace_not_the_capacity(tmp_path: Path, capsys: pytes
         (["nowhere", "--capacity", "5"], "known are claude-code"),
         (["T", "--capacity", "5", "--policy", "nobody"], "no policy of that name"),
         (["T", "--capacity", "5", "--policy", "nobody.kvp"], "no such file"),
-        (["T", "--capacity", "5", "--policy", "kvflow-paper"], "not there yet"),
         (["T", "--capacity", "5", "--engine-model", "h100"], "not there yet"),
         (["T", "--capacity", "5", "--price-ratio", "0"], "--price-ratio"),
         (["T", "--capacity", "5", "--window", "4"], "--window 4: a duration needs a unit; write 4s"),

@@ -7,10 +7,11 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvpolicy.simulate.baselines import BASELINES
+from kvpolicy.simulate.baselines.objects import Fifo, Lfu, LruObject
 from kvpolicy.simulate.oracle import History, belady, belady_resident
 from tests.simulate.traces_for_tests import call
 
+OBJECTS = {"lru-object": LruObject, "fifo": Fifo, "lfu": Lfu}
 # Prompts as paths of a tree: an id is its whole path, so lists are prefix-chained by construction.
 PATHS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=14)
 
@@ -81,7 +82,7 @@ def test_no_baseline_beats_the_bound(paths: list[list[int]], capacity: int) -> N
     lists = chained(paths)
     bound = sum(belady(history_of(lists), capacity)[0])
     assert sum(belady_resident(history_of(lists), capacity)[0]) <= bound
-    for make in BASELINES.values():
+    for make in OBJECTS.values():
         cache = make(capacity)
         assert sum(cache.use(ids) for ids in lists) <= bound
 
@@ -90,7 +91,7 @@ def test_no_baseline_beats_the_bound(paths: list[list[int]], capacity: int) -> N
 @given(PATHS, st.integers(1, 8))
 def test_object_baselines_equal_obvious_ones(paths: list[list[int]], capacity: int) -> None:
     lists = chained(paths)
-    for name, make in BASELINES.items():
+    for name, make in OBJECTS.items():
         cache = make(capacity)
         assert [cache.use(ids) for ids in lists] == slow_object(name, lists, capacity), name
 

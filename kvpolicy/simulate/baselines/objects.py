@@ -9,7 +9,7 @@ Read by `runs`; the source of the orders is named at each class.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from kvpolicy.simulate.trace import BlockId
@@ -124,6 +124,3 @@ class Lfu:
         self._count[block] = 1
         self._queues.setdefault(1, OrderedDict())[block] = None
         self._least = 1
-
-
-BASELINES: dict[str, Callable[[int], Baseline]] = {"lru-object": LruObject, "fifo": Fifo, "lfu": Lfu}
