@@ -129,9 +129,9 @@ class Run(Told):
 
     def __init__(self, engine: Hears, owner: Owner, workflow: str | None = None) -> None:
         place = {"session": owner.session, "run": owner.run, "workflow": workflow, "agent": owner.agent}
-        facts: dict[str, object] = {} if workflow is None else {"workflow": workflow}
-        super().__init__(self, "workflow_start", "workflow_end", place, **facts)
+        super().__init__(self, "workflow_start", "workflow_end", place)
         self.engine = engine
+        self.workflow = workflow
         self.owner = owner
         self.steps: list[Step] = []
         self._entered: Token[Run | None] | None = None
@@ -185,6 +185,7 @@ class Run(Told):
         """Any event of this run's owner. Raises InputFault for a name that is no event."""
         owner = self.owner
         stated = {"tenant": owner.tenant, "session": owner.session, "run": owner.run, "agent": owner.agent}
+        stated["workflow"] = self.workflow
         fields: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
         return self.engine.event(event, **{**fields, **attributes})
 

@@ -83,6 +83,9 @@ class Runs:
             there = key in self._runs or key in self._silent
             if not there and (over or name in _ABOUT_BRANCHES):
                 continue
+            named = None if there else self.named.find(key[0], attributes.get("workflow"))
+            if named is not None:
+                self._runs[key] = Run(named, event.at)
             run = self._take(key, event.at, owner)
             if over:
                 self._count(key, run)
