@@ -20,7 +20,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("KVPOLICY_ENGINES") or Path.home() / ".cache" / "kvpolicy").absolute()
-OURS = ("-e", f"{CHECKOUT}[serve]", "pytest>=8", "httpx>=0.27,<1")
+OURS = (f"{CHECKOUT}[serve]", "pytest>=8", "httpx>=0.27,<1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ ENVIRONMENTS = {
 def build(environment: Environment) -> bool:
     """Build it unless it is ready; False where that did not work (its log says why)."""
     if environment.ready:
-        return True
+        return _install_ourselves(environment)
     log = HOME / f"framework-{environment.name}.log"
     print(f"— set-up: {' '.join(environment.packages)} in {environment.folder} (once)", file=sys.stderr, flush=True)
     shutil.rmtree(environment.folder, ignore_errors=True)
     pip = [str(environment.python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    steps = ([sys.executable, "-m", "venv", str(environment.folder)], [*pip, *environment.packages, *OURS])
+    steps = ([sys.executable, "-m", "venv", str(environment.folder)], [*pip, *environment.packages, "-e", *OURS])
     with log.open("w", encoding="utf-8") as out:
         for step in steps:
             done = subprocess.run(step, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
@@ -82,7 +82,23 @@ def build(environment: Environment) -> bool:
                 print(f"  {environment.name} could not be built: see {log}", file=sys.stderr, flush=True)
                 return False
     (environment.folder / "ready").write_text(environment.recipe + "\n", encoding="utf-8")
-    return True
+    return _install_ourselves(environment)
+
+
+def _install_ourselves(environment: Environment) -> bool:
+    """kvpolicy of this checkout again, without what it needs, where its declarations or its packages have changed."""
+    declared = b"".join((CHECKOUT / name).read_bytes() for name in ("pyproject.toml", "setup.py"))
+    packages = sorted(str(path) for path in CHECKOUT.glob("[ak]*/**/__init__.py"))
+    wanted = hashlib.sha256(declared + repr(packages).encode()).hexdigest()
+    stamp = environment.folder / "kvpolicy-from"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+        return True
+    command = [str(environment.python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    command += ["--no-deps", "-e", str(CHECKOUT)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode == 0:
+        stamp.write_text(wanted, encoding="utf-8")
+    return done.returncode == 0
 
 
 def main(names: list[str]) -> int:
