@@ -115,8 +115,8 @@ class Movement(Eviction):
         self.moved[way] = self.moved.get(way, 0) + size
         if self.transfer is not None:
             run.ready_at = max(run.ready_at, self.now) + self.transfer(size, *way)
+        self.stored(run.hashes, parent, target)  # first there, then no more here: nobody may think it gone between
         self.removed(run.hashes[::-1], source)
-        self.stored(run.hashes, parent, target)
         if run.refs:
             return
         if run.below == 1:

@@ -186,8 +186,8 @@ def test_events_tell_where_blocks_are() -> None:
     pool.evict(2, 2.0)
     assert events == [
         BlockRemoved(("b",), "GPU"),
-        BlockRemoved(("a",), "GPU"),
         BlockStored(("a",), None, 16, "CPU"),
+        BlockRemoved(("a",), "GPU"),
     ]
     events.clear()
     assert pool.clear(3.0)

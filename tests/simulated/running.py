@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN_S = 60
@@ -18,6 +19,13 @@ READY_WITHIN_S = 60
 @contextmanager
 def running(command: str, *options: str, log: Path | None = None) -> Iterator[str]:
     """The address of `kvp COMMAND --port 0 OPTIONS`. It must end cleanly at SIGTERM."""
+    with started(command, *options, log=log) as told:
+        yield told["url"]
+
+
+@contextmanager
+def started(command: str, *options: str, log: Path | None = None) -> Iterator[dict[str, Any]]:
+    """The same, and all that it says when it is ready."""
     with subprocess.Popen(
         [sys.executable, "-m", "kvpolicy", command, "--port", "0", *options],
         stdin=subprocess.DEVNULL,
@@ -35,7 +43,7 @@ def running(command: str, *options: str, log: Path | None = None) -> Iterator[st
                 raise AssertionError(f"kvp {command} did not start: {said}")
             told = json.loads(line)
             assert told["pid"] == process.pid
-            yield told["url"]
+            yield told
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)

@@ -65,8 +65,8 @@ def test_the_recorded_server_says_what_was_done_to_it() -> None:
         32,
         "gpu",
     )
-    salted = next(p for e in events for p in e.event.parts if p.kind == "stored" and not p.tokens)
-    assert salted.hashes  # with a salt the tokens do not name the block
+    salted = next(p for e in events for p in e.event.parts if p.salt is not None)
+    assert salted.hashes and salted.tokens  # together they name the block
     kinds = [part.kind for event in events for part in event.event.parts]
     assert kinds.count("cleared") == 1 and "removed" in kinds
     assert all(event.rank == 0 and event.unknown == 0 for event in events)
