@@ -84,7 +84,7 @@ class Client:
     def answer(self, number: object) -> Json:
         """The whole answer to a request."""
         while number not in self._answers:
-            self._take()
+            self.take()
         return self._answers.pop(number)
 
     def request(self, method: str, params: object) -> Any:
@@ -100,7 +100,8 @@ class Client:
         assert "Traceback" not in json.dumps(told), told
         return str(told["error"]["message"])
 
-    def _take(self) -> None:
+    def take(self) -> None:
+        """Wait for one message."""
         try:
             message = self._inbox.get(timeout=PATIENCE_S)
         except Empty:
@@ -157,15 +158,14 @@ class Client:
         """The diagnostics of the newest version of a text."""
         uri, version = self.uri(name), self._versions[name]
         while not any(seen == version for seen, _ in self.diagnostics.get(uri, ())):
-            self._take()
+            self.take()
         return next(rows for seen, rows in reversed(self.diagnostics[uri]) if seen == version)
 
-    def told_again(self, name: str) -> list[Json]:
-        """The next diagnostics of a text, whatever their version."""
+    def becomes(self, name: str, *codes: str) -> list[Json]:
+        """The newest diagnostics of a text, once they have these codes; never is a failure."""
         rows = self.diagnostics.setdefault(self.uri(name), [])
-        count = len(rows)
-        while len(rows) == count:
-            self._take()
+        while not rows or sorted(str(row["code"]) for row in rows[-1][1]) != sorted(codes):
+            self.take()
         return rows[-1][1]
 
     def at(self, name: str, line: int, character: int) -> Json:
