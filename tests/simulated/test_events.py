@@ -88,7 +88,7 @@ def test_what_events_tell_is_what_the_engine_finds(engine: dict[str, Any]) -> No
             told.append(watch.cached(prompt))
             found.append(complete(engine, prompt, dice.randrange(1, 40)))
         assert told == found
-        assert 0 in found and max(found) > 100
+        assert 0 in found and max(found) >= 64
         assert watch.feed.counts["removed"] > 0 and watch.feed.counts["malformed"] == 0
 
 
