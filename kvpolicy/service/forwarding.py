@@ -19,7 +19,7 @@ from starlette.types import Receive, Send
 from kvpolicy.service.config import Limits
 from kvpolicy.service.edge import HOP_BY_HOP, Refusal
 from kvpolicy.service.exchange import CANCELLED, DONE, FAILED
-from kvpolicy.service.upstreams import Engine, Upstreams
+from kvpolicy.service.upstreams import Body, Engine, Upstreams
 
 GOOD = 400  # answers below are watched
 _NOT_MADE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -73,14 +73,15 @@ class Forwarding:
     async def _exchange(self, passage: Passage, send: Send) -> bool:
         """Whether the whole of a good answer went back."""
         candidates = self._upstreams.candidates(passage.model, passage.prefer, self._clock())
+        body, passage.body = Body(passage.body), None
         for place, engine in enumerate(candidates):
             engine.running += 1
             try:
-                answer = await self._ask(engine, passage)
+                answer = await self._ask(engine, passage, body)
                 if answer is None:  # nothing was sent: another may have it
                     self._counts["retried"] += place + 1 < len(candidates)
                     continue
-                passage.body = None
+                body.data = None
                 if passage.chose is not None:
                     passage.chose(engine.url, answer.status)
                 try:
@@ -91,11 +92,11 @@ class Forwarding:
                 engine.running -= 1
         raise Refusal(502, "api_error", "no upstream takes connections", {"retry-after": "1"})
 
-    async def _ask(self, engine: Engine, passage: Passage) -> aiohttp.ClientResponse | None:
+    async def _ask(self, engine: Engine, passage: Passage, body: Body) -> aiohttp.ClientResponse | None:
         """The beginning of an answer; None where no connection was made. Raises Refusal where one broke."""
         try:
             async with asyncio.timeout(self._limits.first_byte_s):
-                answer = await engine.ask(passage.method, passage.target, passage.headers, passage.body)
+                answer = await engine.ask(passage.method, passage.target, passage.headers, body)
         except _NOT_MADE:
             self._counts["upstream_faults"] += 1
             engine.failed(self._clock())

@@ -20,7 +20,7 @@ import orjson
 
 from kvpolicy.service.meaning.dialects import Conversation
 from kvpolicy.service.meaning.offsets import Offsets, Places
-from kvpolicy.service.upstreams import Upstreams
+from kvpolicy.service.upstreams import Body, Upstreams
 
 WITHIN_S = 5.0
 REST_S = 60.0
@@ -89,7 +89,7 @@ class Tokenizing:
             self.counts["asked"] += 1
             try:
                 async with asyncio.timeout(WITHIN_S):
-                    answer = await engine.ask("POST", "/tokenize", _JSON, orjson.dumps(body))
+                    answer = await engine.ask("POST", "/tokenize", _JSON, Body(orjson.dumps(body)))
                     try:
                         if answer.status == HTTPStatus.OK:
                             return await read_tokens(answer.content.iter_chunked(_PIECE))
@@ -116,34 +116,34 @@ class Told:
 async def read_tokens(pieces: AsyncIterator[bytes]) -> Told:
     """Read as it comes: a prompt of 200,000 tokens as a list of numbers would be ten times as long as its text. Raises
     ValueError for what is no such answer."""
-    tokens, around, rest, inside = array("L"), bytearray(), b"", False
+    tokens, around, rest = array("I"), bytearray(), bytearray()  # around: the answer without its tokens
+    before, inside = True, False
     async for piece in pieces:
         rest += piece
-        if not inside:
-            start = _TOKENS.search(rest)
-            if start is None:
-                if len(rest) > _MOST_AROUND:
-                    raise ValueError("an answer without tokens")
-                continue
+        if before and (start := _TOKENS.search(rest)) is not None:
             around += rest[: start.end()]
-            rest, inside = rest[start.end() :], True
-        if around.endswith(b"]"):
-            around += rest
-            rest = b""
-        elif (end := rest.find(b"]")) >= 0:
-            _extend(tokens, rest[:end])
-            around += rest[end:]
-            rest = b""
-        elif (end := rest.rfind(b",")) >= 0:
-            _extend(tokens, rest[:end])
-            rest = rest[end + 1 :]
-    told = orjson.loads(around if inside else rest)
-    count = told.get("count", len(tokens)) if isinstance(told, dict) else None
+            del rest[: start.end()]
+            before, inside = False, True
+        if inside:
+            end = rest.find(b"]")
+            inside = end < 0
+            end = rest.rfind(b",") if inside else end
+            if end >= 0:
+                _extend(tokens, rest[:end])
+                del rest[: end + inside]
+        if not inside and len(rest) > _MOST_AROUND:
+            raise ValueError("an answer of something else")
+    told = orjson.loads(around + rest)
+    count = None
+    if isinstance(told, dict):
+        count = told.get("count", None if before else len(tokens))
     if not isinstance(count, int):
         raise ValueError("an answer without a count")
     return Told(count, tokens)
 
 
-def _extend(tokens: array[int], numbers: bytes) -> None:
-    if numbers.strip():
-        tokens.extend(orjson.loads(b"[" + numbers + b"]"))
+def _extend(tokens: array[int], numbers: bytearray) -> None:
+    try:
+        tokens.extend(orjson.loads(b"[" + numbers + b"]") if numbers.strip() else ())
+    except (TypeError, OverflowError):
+        raise ValueError("tokens that are no numbers") from None

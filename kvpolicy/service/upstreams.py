@@ -10,10 +10,11 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -25,6 +26,36 @@ REST_S = (1.0, 30.0)  # after a failed connection: first, and longest
 LONGEST_HEADER = 64 << 10  # of an answer, bytes
 _AT_ONCE = 64 << 10  # a longer body goes out in pieces, so that it is never copied whole
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # a request goes on with its own headers alone
+
+
+class Body:
+    """What a request sends. A long one goes out in pieces and is let go of once it has: engines take their time with a
+    long prompt. data: None by then, and where there is none."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes | None = None) -> None:
+        self.data = data
+
+
+class _Long(Payload):
+    """A long body as the client library writes it."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__(body)
+        self._size: int = len(body.data or b"")
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Its text; nobody asks for it."""
+        return (self._value.data or b"").decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """All of it, once."""
+        for start in range(0, self._size, _AT_ONCE):
+            if self._value.data is None:
+                raise aiohttp.ClientOSError("a body goes out once")
+            await writer.write(self._value.data[start : start + _AT_ONCE])
+        self._value.data = None
 
 
 @dataclass(slots=True)
@@ -55,11 +86,11 @@ class Engine:
         self.resting_until = 0.0
 
     async def ask(
-        self, method: str, target: str, headers: Sequence[tuple[str, str]] | Mapping[str, str], body: bytes | None
+        self, method: str, target: str, headers: Sequence[tuple[str, str]] | Mapping[str, str], body: Body
     ) -> aiohttp.ClientResponse:
         """The beginning of its answer, whose body is to be read or closed. target: path and query, sent as they are.
         Raises aiohttp.ClientError; a body goes out once at most."""
-        data: Any = BytesIO(body) if body is not None and len(body) > _AT_ONCE else body
+        data: Any = _Long(body) if body.data is not None and len(body.data) > _AT_ONCE else body.data
         return await self._opened().request(
             method,
             URL(self.url + target, encoded=True),

@@ -131,7 +131,7 @@ class Offsets:
             asked += 1
             self.counts.asked += 1
             before = await tokenizer.tokens(model, messages[: unit.upto], tools, answer=False)
-            if before is not None and list(whole[: len(before)]) == list(before):
+            if before is not None and whole[: len(before)] == before:
                 self._keep(self._ends, (model, unit.digest), len(before))
         self.counts.fetched += 1
         found = self.known(conversation)

@@ -1,0 +1,116 @@
+"""A body of 200,000 tokens never makes the process grow by more than three times its length; and nor do its tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from kvpolicy.service.tokenizing import read_tokens
+from tests.service.test_edge_passing import PATH, until
+from tests.service.upstream import OK, Asked, upstream
+from tests.simulated.running import running
+
+WORDS = 200_000
+TIMES = 3
+
+
+def prompt(words: int, turns: int, seed: int) -> bytes:
+    """A conversation of about so many tokens: 6 bytes each."""
+    each = words // turns
+    rows = [
+        {
+            "role": ("user", "assistant")[n % 2],
+            "content": " ".join(f"w{(seed + n * each + k) % 9973:04d}" for k in range(each)),
+        }
+        for n in range(turns)
+    ]
+    return orjson.dumps({"model": "m", "messages": rows, "max_tokens": 4})
+
+
+def memory(pid: str, name: str) -> int:
+    """VmRSS: what the process has now; VmHWM: the most it has had since that was cleared. Bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1]) * 1024
+
+
+def pid_of(at: str) -> str:
+    """The process that listens there."""
+    port = f"{int(at.rsplit(':', 1)[1]):04X}"
+    inodes = {
+        row.split()[9]
+        for row in Path("/proc/net/tcp").read_text().splitlines()[1:]
+        if row.split()[1].endswith(f":{port}") and row.split()[3] == "0A"
+    }
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            links = {str(link.readlink()) for link in folder.iterdir()}
+        except OSError:
+            continue
+        if any(f"socket:[{inode}]" in links for inode in inodes):
+            return folder.parent.name
+    raise AssertionError("nobody listens there")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_a_long_prompt_is_not_copied_more_than_three_times() -> None:
+    tokens = b",".join(b"%d" % (n % 150_000) for n in range(WORDS))
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.line.startswith("POST /tokenize"):
+            body = b'{"count":%d,"max_model_len":1000000,"tokens":[%s]}' % (WORDS, tokens)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+        else:
+            await asyncio.sleep(1 if len(asked.body) > 1 << 20 else 0)  # a long prompt takes its time
+            writer.write(OK)
+
+    with upstream(answer) as engine, running("serve", "--upstream", engine.url) as at:
+        pid, headers = pid_of(at), {"content-type": "application/json"}
+        # Everything that is loaded, built or kept once is there before the long ones come.
+        for seed in range(3):
+            assert httpx.post(at + PATH, content=prompt(4_000, 40, seed), headers=headers).status_code == 200
+        assert until(lambda: sum("/tokenize" in asked.line for asked in engine.asked) >= 3)
+        body = prompt(WORDS, 40, 7)
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+        before = memory(pid, "VmRSS")
+        assert httpx.post(at + PATH, content=body, headers=headers, timeout=60).status_code == 200
+        asked = len(engine.asked)
+        until(lambda: len(engine.asked) > asked + 3, 5)  # the tokens are asked beside it
+        grown = memory(pid, "VmHWM") - before
+        print(f"body {len(body) / 2**20:.2f} MiB, peak grew by {grown / len(body):.2f} times that")
+        assert grown <= TIMES * len(body)
+
+
+async def _pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
+@pytest.mark.parametrize(
+    ("text", "count", "tokens"),
+    [
+        (b'{"count":3,"max_model_len":9,"tokens":[1,22,333],"token_strs":null}', 3, [1, 22, 333]),
+        (b'{"tokens" : [ 1 , 2 ] , "count" : 2 , "other":[5,6]}', 2, [1, 2]),
+        (b'{"count":0,"tokens":[]}', 0, []),
+        (b'{"tokens":[7]}', 1, [7]),
+        (b'{"count":4}', 4, []),
+    ],
+)
+def test_tokens_are_read_wherever_the_pieces_end(size: int, text: bytes, count: int, tokens: list[int]) -> None:
+    told = asyncio.run(read_tokens(_pieces(text, size)))
+    assert told.count == count
+    assert told.tokens == array("I", tokens)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[1]", b'{"tokens":[1,x]}', b'{"tokens":[1,', b'{"tokens":[-1]}', b'{"a":1}']
+)
+def test_what_is_no_such_answer_is_a_fault(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        asyncio.run(read_tokens(_pieces(text, 5)))
