@@ -186,9 +186,14 @@ class Holding:
         return chains is not None and chains.get(id(held.seen.arrived.chain)) is held
 
     def _urls(self, owner: Owner) -> set[str]:
+        """Engines that act on plans of this owner; shadowed ones were told of none."""
         chains = self._owners.get(owner)
         listed = () if chains is None else chains.values()
-        return {held.exchange.upstream for held in listed if held.exchange.upstream is not None}
+        return {
+            held.exchange.upstream
+            for held in listed
+            if held.exchange.upstream is not None and held.seen.chosen.mode == ENFORCE
+        }
 
 
 def fields_of(owner: Owner) -> dict[str, str]:

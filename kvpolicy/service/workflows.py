@@ -28,6 +28,7 @@ KIND = "workflow"
 LARGEST = 1 << 20  # bytes of a graph
 MOST_NODES = 10_000
 LOOK_S = 5.0
+_KEYS = ("nodes", "edges", "joins", "loops", "loop", "name")
 EXAMPLE = {"nodes": ["plan", "write", "judge"], "edges": [["plan", "write"], ["write", "judge"]]}
 
 
@@ -104,7 +105,7 @@ class Workflows:
         running = [] if standing is None else [name for name in standing.started if name is not None]
         return {
             "run": run,
-            "workflow": None if position is None else position.graph.name,
+            "workflow": state.runs.workflow(owners[0]) or (None if position is None else position.graph.name),
             "running": running,
             "nodes": nodes,
             "owners": [
@@ -116,7 +117,11 @@ class Workflows:
     def _take(self, tenant: str, name: str, document: object) -> tuple[bool, Graph]:
         if not isinstance(document, Mapping):
             raise InputFault("a workflow is a JSON object with nodes, edges, joins, loops")
-        graph = Graph.sound(document, name)
+        unknown = next((key for key in document if key not in _KEYS), None)
+        if unknown is not None or not document.get("nodes"):
+            said = "nodes: missing" if unknown is None else f"unknown key {unknown!r}"
+            raise InputFault(f"{said}; a workflow has nodes, edges, joins, loops")
+        graph = Graph.sound({**document, "name": name}, name)
         if len(graph.names) > MOST_NODES:
             raise InputFault(f"nodes: {len(graph.names)}; a workflow has {MOST_NODES} at most")
         new = self._state.runs.name(name, graph, tenant)

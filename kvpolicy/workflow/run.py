@@ -21,7 +21,7 @@ Ended = tuple[str | None, float]  # a step that ended: its node, seconds
 class Run:
     """`explicit`: events tell of its steps, requests are not taken for them. heard: when something was last told.
     counted: how often each edge had been taken when `history` was last told. owner: one of its owners, where known.
-    over: when it ended; what is older comes too late.
+    over: when it ended; what is older comes too late. workflow: the name of its graph, where its requests gave one.
     """
 
     __slots__ = (
@@ -36,6 +36,7 @@ class Run:
         "over",
         "owner",
         "standing",
+        "workflow",
     )
 
     def __init__(self, graph: Graph | None, heard: float, owner: Owner | None = None) -> None:
@@ -45,6 +46,7 @@ class Run:
         self.explicit = False
         self.over: float | None = None
         self.counted: list[int] = []
+        self.workflow: str | None = None
         self._restart([])
 
     def _restart(self, log: list[Told]) -> None:

@@ -44,8 +44,7 @@ class Runs:
         self._most = _most_runs(graph)
 
     def describe(self, graph: Graph) -> None:
-        """The workflow of the runs that begin from now on; those that run keep theirs. The same graph described once
-        more is the same workflow, whose earlier runs count."""
+        """The workflow of runs that begin from now on. The same graph once more is the same, whose earlier runs count."""
         graph = self._know(graph)
         if graph is not self.graph:
             self.graph = graph
@@ -53,8 +52,7 @@ class Runs:
             self._most = _most_runs(graph)
 
     def name(self, name: str, graph: Graph, tenant: str | None = None) -> bool:
-        """The workflow of the runs that begin from now on under this name (of a tenant; None: of all). Returns whether
-        the name was new. Raises InputFault where there are too many."""
+        """The workflow of runs that begin under this name (of a tenant; None: of all) from now on; see `NamedGraphs`."""
         self._most = min(self._most, _most_runs(graph))
         return self.named.put(tenant, name, self._know(graph))
 
@@ -102,6 +100,7 @@ class Runs:
         named = None if workflow is None else self.named.find(owner.tenant, workflow)
         if named is not None and (known is None or known.untold):
             known = self._runs[key] = Run(named, now)
+            known.workflow = str(workflow)
             self._silent.pop(key, None)
         graph = self.graph if known is None else known.graph
         if graph is None or node is None or graph.find(node) is None:
@@ -160,6 +159,11 @@ class Runs:
         if run is not None:
             return run.standing
         return None if self._is_silent(owner) else self.fresh
+
+    def workflow(self, owner: Owner) -> str | None:
+        """The name of the workflow that the owner's run follows, where its requests gave one."""
+        run = self._find(owner)
+        return None if run is None else run.workflow
 
     def steps(self, owner: Owner, node: str | None) -> float | None:
         """Steps until `node` may run in the owner's run; None without a graph that has this node."""
