@@ -20,7 +20,7 @@ run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, 
 	@.venv/bin/kvp simulate claude-code --policy lru --policy coding_agent --policy belady-resident \
 		--capacity 1,2,5 --capacity-unit percent
 
-test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
+test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redis-ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
 	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests with lark', lark.__version__)"
 	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(WORKERS) tests/test_old_lark.py \
 		$(wildcard tests/language tests/policy tests/test_language*.py)
