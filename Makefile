@@ -20,7 +20,7 @@ run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, 
 	@.venv/bin/kvp simulate claude-code --policy lru --policy coding_agent --policy belady-resident \
 		--capacity 1,2,5 --capacity-unit percent
 
-test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redis-ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
+test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redis-ready .venv/prometheus-ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
 	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests with lark', lark.__version__)"
 	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(WORKERS) tests/test_old_lark.py \
 		$(wildcard tests/language tests/policy tests/test_language*.py)
@@ -99,3 +99,10 @@ $(OLD_LARK)/ready: .venv/made
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; } >.venv/redis.log 2>&1; } \
 		|| echo "  that did not work (.venv/redis.log): install redis-server, then run this again"
 	@! command -v redis-server >/dev/null || touch $@
+
+# promtool checks the alert rules, and the real Prometheus reads the gateway; without them those tests say so and are not run.
+.venv/prometheus-ready: .venv/made
+	@command -v promtool >/dev/null || { echo "— set-up: prometheus, from the system's packages (once)"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus; } \
+		>.venv/prometheus.log 2>&1; } || echo "  that did not work (.venv/prometheus.log): those tests are skipped"
+	@touch $@

@@ -94,6 +94,9 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         "routing": routing, "telling": together, "tokenizing": tokenizing, "journal": journal, "residents": residents,
     }  # fmt: skip
     metrics = decisions.metrics = Metrics()
+    engines = {e.url: metrics.first_byte.labels(e.settings.name or e.url) for e in gateway.upstreams.engines}
+    gateway.proxy.decided = metrics.decide.observe
+    gateway.proxy.began = lambda url, seconds: engines[url].observe(seconds)
     metrics.watch(Parts(metrics, parts))
 
     @app.get("/metrics")

@@ -29,13 +29,25 @@ from kvpolicy.service.tenants import Tenant, Tenants
 from kvpolicy.service.upstreams import Upstreams
 from kvpolicy.words import DEFAULT_SHARE
 
+OUTCOMES = (
+    "requests",
+    "passed",
+    "refused",
+    "cancelled",
+    "broken",
+    "stalled",
+    "retried",
+    "upstream_faults",
+    "stage_faults",
+    "stage_late",
+)
 FAILED_OPEN = "FAILED_OPEN"  # told to the client: its request went on without what a part of the gateway had for it
 
 
 class Proxy:
     """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
-    `requests passed refused stage_faults stage_late upstream_faults retried stalled cancelled broken`, and refusals by
-    status."""
+    OUTCOMES, and refusals by status. decided, began: told seconds from a model request's arrival to its way out, and
+    with the upstream's address to the beginning of its answer."""
 
     def __init__(
         self,
@@ -47,7 +59,9 @@ class Proxy:
         mint: Mint | None = None,
     ) -> None:
         self.config, self.tenants, self.upstreams, self.stages, self.clock = config, tenants, upstreams, stages, clock
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self.decided: Callable[[float], object] | None = None
+        self.began: Callable[[str, float], object] | None = None
         self.running = 0
         self.draining = False
         self._mint = mint
@@ -154,6 +168,8 @@ class Proxy:
             model = body.get("model")
             passage.model = model if isinstance(model, str) else None
             passage.body = _text(exchange.sent)
+            if self.decided is not None:
+                self.decided(self.clock() - exchange.arrived)
             exchange.sent = {}
             # The answer is read on the way, so it must not be compressed.
             ours = {**exchange.sent_headers, "accept-encoding": "identity"}
@@ -187,6 +203,8 @@ class Proxy:
 
     def _chose(self, exchange: Exchange, url: str, status: int) -> None:
         exchange.upstream, exchange.status = url, status
+        if self.began is not None:
+            self.began(url, self.clock() - exchange.arrived)
 
     def _chunk(self, exchange: Exchange, data: bytes) -> None:
         for stage in self.stages:
