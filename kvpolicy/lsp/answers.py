@@ -23,7 +23,7 @@ from kvpolicy.lsp.rename import Edit, renameable, renamed
 from kvpolicy.lsp.symbols import outline
 from kvpolicy.lsp.told import location_of
 
-_SMALL = 200_000  # letters of a text whose own words are offered before it was ever checked
+_SMALL = 200_000  # letters of a text whose own words are offered as they are now; of a larger one, as last checked
 _MANY_LINES = 3_000  # lines that differ beyond which they are replaced together
 _ICONS = {
     roles.STATEMENT: types.CompletionItemKind.Keyword,
@@ -58,8 +58,7 @@ def completion(
     text = normal(document.text)
     lines = Lines(text, document.lines.encoding)
     cursor = lines.offset(position)
-    reading = project.reading(text) if len(text) < _SMALL else None
-    found, begin = offers(text, cursor, view, reading)
+    found, begin = offers(text, cursor, view, project.reading if len(text) < _SMALL else None)
     stretch = lines.range(begin, cursor)
     items = [
         types.CompletionItem(

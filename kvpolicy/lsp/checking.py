@@ -19,7 +19,7 @@ from kvpolicy.lsp.project import Project, View
 
 _MANY = 1_500  # rules of a set from which comparing them waits for a pause
 _PAUSE_S = 1.0
-_FIRST_S = 0.005  # a completion that was asked for with the same keystroke goes first
+_FIRST_S = 0.01  # a completion that was asked for with the same keystroke goes first
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ for the checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kvpolicy import words
@@ -18,6 +18,7 @@ from kvpolicy.lsp.project import Part, View
 from kvpolicy.lsp.reader import Reading, wanted
 from kvpolicy.lsp.roles import Occurrence, Wanted
 
+_OF_NAMES = roles.NAMES | {roles.VALUE}
 _TABLES: dict[str, tuple[str, ...]] = {
     roles.KIND: (*words.SPAN_KINDS, words.ANY_KIND),
     roles.EVENT: tuple(words.EVENTS),
@@ -36,10 +37,13 @@ class Offer:
     sort: int
 
 
-def offers(text: str, cursor: int, view: View | None, reading: Reading | None = None) -> tuple[list[Offer], int]:
+def offers(
+    text: str, cursor: int, view: View | None, read: Callable[[str], Reading] | None = None
+) -> tuple[list[Offer], int]:
     """Everything that may stand at a cursor, and where the word that is being typed begins. view: where names are
-    looked up; None where the file cannot be read: then in `reading`, the words of the text itself."""
+    looked up; read: how the words of the text itself are found, which is done only where a name may stand."""
     asked, begin = wanted(text, cursor)
+    reading = read(text) if read is not None and any(one.role in _OF_NAMES for one in asked) else None
     found: dict[str, Offer] = {}
     for number, one in enumerate(asked):
         for offer in _for(one, number, view, reading):
@@ -122,35 +126,55 @@ def _values(one: Wanted, sort: int, view: View | None, reading: Reading | None) 
 
 
 def _all(view: View | None, reading: Reading | None) -> Iterator[Occurrence]:
+    main = view.main if view is not None else None
     for part in view.parts if view is not None else ():
-        yield from part.reading.found
+        if reading is None or part is not main:
+            yield from part.reading.found
     if reading is not None:
         yield from reading.found
 
 
 def _names(one: Wanted, sort: int, view: View | None, reading: Reading | None) -> Iterator[Offer]:
     """Names of the role that the set gives; behind a dot only those of that group or layer."""
-    part = view.main if view is not None else None
     if one.of.startswith("use "):
         yield from _settings(one.of.removeprefix("use "), sort, view)
         return
-    before = ".".join(one.before)
     given: dict[str, str] = {}
-    for other in view.parts if view is not None else ():
+    if view is not None:
+        given = _of_set(one, view, reading is not None)
+    if reading is not None and not one.before:
+        for occurrence in reading.found:
+            node = occurrence.role == roles.NODE and occurrence.of == one.of
+            if occurrence.role == one.role and (node or (occurrence.gives and one.role != roles.NODE)):
+                given.setdefault(occurrence.name, "this file")
+    for name, place in given.items():
+        yield Offer(one.role, name, name if "." in name else quoted(name), f"{one.role} of {place}", sort)
+    if view is not None:
+        yield from _groups(one, sort, view)
+
+
+def _of_set(one: Wanted, view: View, but_own: bool) -> dict[str, str]:
+    """The names that a set gives, with the file of each. but_own: without those of the view's own file, whose text may
+    have changed since; behind a dot they count."""
+    part, before = view.main, ".".join(one.before)
+    given: dict[str, str] = {}
+    for other in view.parts:
+        if other is part and but_own and not before:
+            continue
         own = part is not None and other.group == part.group
         for name, place in _given(other, one, before if other.group != before else ""):
             if before in (other.group, "") or own:
                 given.setdefault(name if own or other.group == before else f"{other.group}.{quoted(name)}", place)
-    if reading is not None and not before:
-        for occurrence in reading.found:
-            if occurrence.gives and occurrence.role == one.role and one.of in ("", "layers", occurrence.of):
-                given.setdefault(occurrence.name, "this file")
-    for name, place in given.items():
-        yield Offer(one.role, name, name if "." in name else quoted(name), f"{one.role} of {place}", sort)
-    if one.role == roles.RULE and not before and part is not None and view is not None:
+    return given
+
+
+def _groups(one: Wanted, sort: int, view: View) -> Iterator[Offer]:
+    """Layers that rules are looked for in, used policies among the layers."""
+    part = view.main
+    if one.role == roles.RULE and not one.before and part is not None:
         for layer in (layer for p in view.parts if p.group == part.group for layer in p.file.layer_order):
             yield Offer(roles.LAYER, layer, quoted(layer), "a layer; its rules stand behind a dot", sort)
-    if one.role == roles.LAYER and view is not None:
+    if one.role == roles.LAYER:
         for group in view.scope.groups:
             yield Offer(one.role, group, quoted(group), "a used policy", sort)
 

@@ -6,7 +6,7 @@ Nothing is ever refused here: what is no word of the language is a sign of one l
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 WORD, STRING, NUMBER, SIGN, CURSOR, END = "word", "string", "number", "sign", "cursor", "end"
 _PIECE = re.compile(
@@ -20,8 +20,7 @@ _PIECE = re.compile(
 _TYPED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):  # a tuple: thousands are made for a keystroke
     """A word, string, number or sign. `first`: whether it is the first of its line."""
 
     kind: str
@@ -64,14 +63,18 @@ def _open(text: str) -> bool:
     return text.startswith("#") or len(text) == 1 or not text.endswith('"') or text.endswith('\\"')
 
 
-_LARGE = 30_000  # letters from which not the whole text in front of the cursor is read
-_HOME = re.compile(r'^[A-Za-z_"\[]', re.M)
+_LARGE = 30_000  # letters in front of the cursor that are looked at, at most
+# Statements that stand in no block, at the start of a line: nothing in front of one tells what may stand behind it.
+_HOME = re.compile(r'^(?:layers?|let|limit|policy|test|use|workflow)[ \t]+[A-Za-z_"\[]', re.M)
+_LINE = re.compile(r'^[A-Za-z_"\[]', re.M)
 
 
 def _home(text: str, before: int) -> int:
-    """Where a statement begins in front of an offset: the start of a small text, of a large one a line that is not
-    set in, for in a large text, which programs write, those are the statements."""
-    if before < _LARGE:
-        return 0
-    starts = [match.start() for match in _HOME.finditer(text, before - _LARGE, before)]
-    return starts[0] if starts else max(0, before - _LARGE)
+    """Where to begin reading for a cursor: at the statement that it is in; in a text without one, at its start, or in
+    a large one at a line that is not set in, for programs write those."""
+    begin = max(0, before - _LARGE)
+    line = text.rfind("\n", 0, before) + 1
+    statements = [match.start() for match in _HOME.finditer(text, begin, line)]
+    if statements or not begin:
+        return statements[-1] if statements else 0
+    return next((match.start() for match in _LINE.finditer(text, begin, line)), line)

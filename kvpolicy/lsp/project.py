@@ -56,7 +56,7 @@ class Remembered:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """One file of a set. `path`: where it lies; `packaged`: whether it comes with kvpolicy."""
 
@@ -64,8 +64,18 @@ class Part:
     group: str
     path: Path
     packaged: bool
-    reading: Reading
-    lines: Lines
+    encoding: str
+    read: Callable[[str], Reading]
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Its words."""
+        return self.read(self.file.text)
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Its lines."""
+        return Lines(self.file.text, self.encoding)
 
 
 @dataclass(frozen=True)
@@ -151,8 +161,7 @@ class Project:
 
     def _part(self, file: File, group: str, origin: str | None) -> Part:
         path = Path(origin) if origin else _packaged_path(file.name)
-        lines = Lines(file.text, self.documents.encoding)
-        return Part(file, group, path, origin is None, self.reading(file.text), lines)
+        return Part(file, group, path, origin is None, self.documents.encoding, self.reading)
 
     def files(self, beside: Path) -> Iterator[Path]:
         """Every policy in the folders that the editor works in, or else in that of a file; open ones first."""

@@ -1,4 +1,4 @@
-"""The protocol as pygls has it, where it is too trusting: broken messages, huge ones, and texts as editors count them.
+"""The protocol as pygls has it, where it is too trusting: broken messages, and texts as editors count them.
 
 A request that cannot be read is answered with an error (else its sender waits for ever), one that is nonsense is
 dropped, and open texts are kept by `documents`.
@@ -6,16 +6,11 @@ dropped, and open texts are kept by `documents`.
 
 from __future__ import annotations
 
-import json
-from typing import Any, BinaryIO
+from typing import Any
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidRequest, JsonRpcServerNotInitialized
 from pygls.protocol import LanguageServerProtocol, lsp_method
-
-LARGEST = 64 << 20  # bytes of one message; a text has 4 MiB at most
-_LINE = 1 << 16
-_NOTHING = b"null"
 
 
 class Protocol(LanguageServerProtocol):
@@ -70,54 +65,3 @@ class Protocol(LanguageServerProtocol):
     def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> Any:
         """A text was closed."""
         yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
-
-
-class Input:
-    """The editor's bytes, no more at once than a message may have: one that says it is larger is read and dropped."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def readline(self) -> bytes:
-        """A line of a header."""
-        return self._stream.readline(_LINE)
-
-    def read(self, size: int) -> bytes:
-        """A message, or `null` where it is too large or no JSON."""
-        left = size
-        while left > LARGEST:
-            piece = self._stream.read(min(left, 1 << 20))
-            if not piece:
-                return b""
-            left -= len(piece)
-        data = self._stream.read(left)
-        if size > LARGEST:
-            return _NOTHING if data else b""
-        if len(data) < size:  # the editor went away
-            return b""
-        try:
-            json.loads(data)
-        except (ValueError, RecursionError):
-            return _NOTHING
-        return data
-
-    def close(self) -> None:
-        """Nothing: the stream is not ours."""
-
-
-class Output:
-    """Where answers go; it stays open when the session ends, for it is not ours."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def write(self, data: bytes) -> int:
-        """Bytes of a message."""
-        return self._stream.write(data)
-
-    def flush(self) -> None:
-        """Send them."""
-        self._stream.flush()
-
-    def close(self) -> None:
-        """Nothing."""

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
@@ -26,8 +27,9 @@ from kvpolicy.lsp.checking import Checker, Result
 from kvpolicy.lsp.documents import Document, normal, path_of
 from kvpolicy.lsp.lines import Lines
 from kvpolicy.lsp.project import Project, View, unread
-from kvpolicy.lsp.protocol import Input, Output, Protocol
+from kvpolicy.lsp.protocol import Protocol
 from kvpolicy.lsp.rename import Refused
+from kvpolicy.lsp.streams import Output, converse
 from kvpolicy.lsp.told import told
 
 REQUEST_FAILED = -32803
@@ -239,9 +241,11 @@ def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> int:
     level = logging.DEBUG if os.environ.get("KVPOLICY_DEBUG") else logging.CRITICAL
     logging.basicConfig(stream=sys.stderr, level=level, force=True)
     server = make_server()
-    try:
-        read, write = Input(stdin or sys.stdin.buffer), Output(stdout or sys.stdout.buffer)
-        server.start_io(cast(BinaryIO, read), cast(BinaryIO, write))
-    finally:
-        server.ended()
-    return int(not cast(Protocol, server.protocol).was_shut_down)
+    protocol = cast(Protocol, server.protocol)
+    protocol.set_writer(Output(stdout or sys.stdout.buffer))
+    # A stream of its own: Python closes the standard one at its end, and would wait for the thread that reads it.
+    stream = stdin or os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    with suppress(SystemExit, KeyboardInterrupt):  # the first is how pygls leaves
+        asyncio.run(converse(stream, protocol.structure_message, protocol.handle_message))
+    server.ended()
+    return int(not protocol.was_shut_down)

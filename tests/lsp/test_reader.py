@@ -148,7 +148,7 @@ def test_nothing_is_offered_in_comments_and_strings() -> None:
     ],
 )
 def test_what_is_offered(front: str, there: set[str], not_there: set[str]) -> None:
-    labels = {offer.label for offer in offers(front, len(front), None, read(front))[0]}
+    labels = {offer.label for offer in offers(front, len(front), None, read)[0]}
     assert there <= labels, sorted(labels)
     assert not labels & not_there
 
