@@ -32,7 +32,7 @@ class Pauses:
     """All open pauses, and the classes of those that were, per tenant. fresh: the classes a new tenant begins with."""
 
     def __init__(self, fresh: Callable[[], Classes] = Classes) -> None:
-        self._fresh = fresh
+        self.fresh = fresh
         self._classes: dict[str, Classes] = {}
         self._looks: list[tuple[float, int, Pause]] = []  # (when a pause is told to its classes again, ticket, pause)
         self._ticket = itertools.count()
@@ -104,7 +104,7 @@ class Pauses:
         """The classes of a tenant."""
         classes = self._classes.get(tenant)
         if classes is None:
-            classes = self._classes[tenant] = self._fresh()
+            classes = self._classes[tenant] = self.fresh()
         return classes
 
     def replace(self, tenant: str, classes: Classes | None) -> None:

@@ -1,0 +1,120 @@
+"""What a bench is made of: cells, each one contender on one trace at one size under one kind of hints, and measuring one.
+
+A row of results has totals of blocks and tokens, and for policies the hits by session, so that two contenders can be
+compared session by session. Read by `bench_run`; written rows are read by `bench_arithmetic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from time import perf_counter
+
+from kvpolicy.faults import InputFault
+from kvpolicy.simulate.bench_hints import memory, told
+from kvpolicy.simulate.interleaving import Interleaving
+from kvpolicy.simulate.library import find
+from kvpolicy.simulate.names import LRU, contender
+from kvpolicy.simulate.replay import Replay
+from kvpolicy.simulate.runs import Run, Runs
+from kvpolicy.simulate.tally import Tally
+from kvpolicy.simulate.trace import Call, Facts, Trace
+
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One measurement. percent: of the trace's unique blocks. prior: a document of learned times to begin with (file), or
+    none. seed: of the interleaving; for traces that have their own order it changes nothing."""
+
+    trace: str
+    seed: int
+    policy: str
+    percent: float
+    coarsen: int = 1
+    sample: int | None = None
+    part: str | None = None
+    hints: str = "true"
+    prior: str | None = None
+
+    def key(self) -> str:
+        """What tells it from all others."""
+        return "|".join(f"{name}={value}" for name, value in asdict(self).items())
+
+
+def measure(cell: Cell) -> Row:
+    """The cell's row. Raises InputFault for what cannot be read."""
+    trace, unique, block_size = _trace(cell)
+    one = contender(cell.policy)
+    capacity = int(unique * cell.percent / 100)
+    if capacity < 1:
+        raise InputFault(f"{cell.trace}: {cell.percent:g} % of {unique} blocks is less than one; ask for more")
+    by_session: dict[str, list[int]] = {}
+    began = perf_counter()
+    facts = Facts()
+    if one.kind == LRU or (one.kind == "policy" and not one.baseline):
+        tally = Tally(one.name, one.baseline, capacity)
+        _replay(cell, Replay(one.policy(), capacity, block_size, tally, None), trace, facts, by_session)
+    else:
+        if cell.hints != "true" or cell.prior is not None:
+            raise InputFault(f"{cell.policy}: hints and priors are for policies, this is a baseline of its own")
+        runs = Runs([Run(one, capacity)], block_size)
+        for call in trace.calls(facts):
+            runs.feed(call)
+        tally = runs.end()[0]
+    row = tally.as_json(10.0, None)
+    row.pop("gap_closed")
+    return {
+        "key": cell.key(),
+        **{name: value for name, value in asdict(cell).items() if name != "policy"},
+        **row,
+        "requests": facts.requests,
+        "unique_blocks": facts.unique_blocks,
+        "block_size": facts.block_size,
+        "trace_sha256": facts.sha256,
+        "seconds": round(perf_counter() - began, 2),
+        "by_session": by_session,
+    }
+
+
+def _replay(cell: Cell, replay: Replay, trace: Trace, facts: Facts, by_session: dict[str, list[int]]) -> None:
+    learned = replay.steering.state.learned
+    if cell.prior is not None:
+        import orjson
+
+        with open(cell.prior, "rb") as file:
+            learned.begin_with(orjson.loads(file.read()))
+    wrong = memory(cell.hints, learned.pauses.fresh, cell.seed)
+    if wrong is not None:
+        wrong.wanted = learned.pauses.wanted
+        learned.pauses = wrong
+    tally = replay.tally
+    for call in _told(trace.calls(facts), cell.hints):
+        before = tally.block_hits, tally.recomputed_tokens
+        replay.feed(call)
+        sums = by_session.setdefault(call.request.owner.session or call.request.id, [0, 0, 0])
+        sums[0] += len(call.hashes)
+        sums[1] += tally.block_hits - before[0]
+        sums[2] += tally.recomputed_tokens - before[1]
+    replay.end()
+
+
+def _told(calls: Iterator[Call], hints: str) -> Iterator[Call]:
+    return (told(call, hints) for call in calls)
+
+
+def _trace(cell: Cell) -> tuple[Trace, int, int]:
+    """(the trace, its unique blocks, tokens of a block)."""
+    how = Interleaving(seed=cell.seed, coarsen=cell.coarsen, sample=cell.sample, part=cell.part)
+    trace, _ = find(cell.trace, how, cell.seed)
+    return trace, *_size(cell.trace, how)
+
+
+@lru_cache(maxsize=8)
+def _size(name: str, how: Interleaving) -> tuple[int, int]:
+    facts = Facts()
+    for _ in find(name, how, how.seed)[0].calls(facts):
+        pass
+    return facts.unique_blocks, facts.block_size
