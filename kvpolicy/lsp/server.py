@@ -7,6 +7,7 @@ everything else, one request after the other, and drops what is cancelled meanwh
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -34,6 +35,7 @@ from kvpolicy.lsp.told import told
 
 REQUEST_FAILED = -32803
 TRIGGERS = [".", ":", "[", "(", "{", "=", ","]
+_OFTEN = 50_000  # new objects after which garbage is looked for
 _SWITCH_S = 0.001  # how long a thread may keep another waiting
 T = TypeVar("T")
 
@@ -238,6 +240,9 @@ def make_server() -> Server:  # one handler below the other
 def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> int:
     """Serve one editor over the standard streams, until it ends the session (0) or goes away without (1)."""
     sys.setswitchinterval(_SWITCH_S)
+    gc.collect()
+    gc.freeze()  # what is imported stays; walking it again and again would take longer than a check
+    gc.set_threshold(_OFTEN)
     level = logging.DEBUG if os.environ.get("KVPOLICY_DEBUG") else logging.CRITICAL
     logging.basicConfig(stream=sys.stderr, level=level, force=True)
     server = make_server()
