@@ -28,20 +28,22 @@ MOST_TEXT = 4 << 20
 Reload = Callable[[str], Awaitable[list[Version]]]
 
 
+def allow(settings: Admin, request: Request) -> None:
+    """Raises Refusal where it is not the operator who asks."""
+    if settings.key is None:
+        host = request.client.host if request.client is not None else ""
+        if not _is_loopback(host):
+            raise Refusal(403, "permission_error", "admin routes answer loopback only, unless admin.key is set")
+        return
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not compare_digest(hash_key(secret.strip()), settings.key):
+        raise Refusal(401, "authentication_error", "the operator's key is needed", {"www-authenticate": "Bearer"})
+
+
 def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], int], reload: Reload) -> APIRouter:
     """The routes. release_all: takes back all protection, returns how many engines were told. reload: reads the files
     anew, all or nothing."""
     routes = APIRouter(prefix="/admin")
-
-    def allow(request: Request) -> None:
-        if settings.key is None:
-            host = request.client.host if request.client is not None else ""
-            if not _is_loopback(host):
-                raise Refusal(403, "permission_error", "admin routes answer loopback only, unless admin.key is set")
-            return
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not compare_digest(hash_key(secret.strip()), settings.key):
-            raise Refusal(401, "authentication_error", "the operator's key is needed", {"www-authenticate": "Bearer"})
 
     def known(name: object) -> str:
         if not isinstance(name, str) or name not in policies.names:
@@ -50,18 +52,18 @@ def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], in
 
     @routes.get("/policies", summary="Every policy with its versions")
     async def get_policies(request: Request) -> Response:
-        allow(request)
+        allow(settings, request)
         rows = {name: [_row(v) for v in policies.versions(name)] for name in policies.names}
         return _json({"policies": rows, "fault": policies.fault})
 
     @routes.get("/policies/{name:path}/diff", summary="What two versions of a policy decide differently")
     async def get_diff(request: Request, name: str, before: int, after: int) -> Response:
-        allow(request)
+        allow(settings, request)
         return _json(await asyncio.to_thread(policies.compare, known(name), before, after))
 
     @routes.post("/policies", summary="Validate a policy, bring it into force, or roll back", openapi_extra=_body())
     async def post_policy(request: Request) -> Response:
-        allow(request)
+        allow(settings, request)
         told = await _document(request)
         if told.get("reload") is True:
             return _json({"changed": [_row(version) for version in await reload("api")]})
@@ -81,7 +83,7 @@ def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], in
 
     @routes.post("/release-all", summary="Take back all protection at once")
     async def post_release_all(request: Request) -> Response:
-        allow(request)
+        allow(settings, request)
         return _json({"engines": release_all()})
 
     return routes

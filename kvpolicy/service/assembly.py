@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 
 from kvpolicy.adapter import find_adapter
 from kvpolicy.policy.policy import Policy
@@ -23,13 +23,10 @@ from kvpolicy.service.config import Config
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.doctor import Doctor
 from kvpolicy.service.exchange import Stage
-from kvpolicy.service.families import Parts
 from kvpolicy.service.holding import Holding
 from kvpolicy.service.inpath import InPath
 from kvpolicy.service.isolation import load_secret
-from kvpolicy.service.journal import Journal
 from kvpolicy.service.lasting import LastingPolicies, LastingTimes
-from kvpolicy.service.metrics import CONTENT_TYPE, Metrics
 from kvpolicy.service.minting import minting
 from kvpolicy.service.planning import Planning
 from kvpolicy.service.policies import Policies
@@ -39,6 +36,7 @@ from kvpolicy.service.routes import make_routes
 from kvpolicy.service.routing import Routing
 from kvpolicy.service.telling import Alone, Telling, Together
 from kvpolicy.service.tokenizing import Tokenizing
+from kvpolicy.service.watching import measured, watchers
 from kvpolicy.service.workflows import Workflows, make_workflows
 from kvpolicy.store import Settings, open_store
 from kvpolicy.store.awaited import AwaitedStore
@@ -47,7 +45,7 @@ from kvpolicy.workflow.state import RunState
 ENGINE = "vllm"
 
 
-def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[FastAPI, Gateway]:
+def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[FastAPI, Gateway]:  # noqa: PLR0915 - a list of parts
     """The whole gateway. clock: seconds; by default the store's where replicas share one, else this machine's own.
     Raises PolicyFault or InputFault for what cannot be."""
     store = open_store(config.store.redis, Settings(prefix=config.store.prefix), config.store.file)
@@ -78,8 +76,8 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     decisions = Decisions(policies, planning, holding, telling, mint, secret, clock)
     residents = Residents(config.upstream, ENGINE, clock)
     doctor = Doctor(secret)
-    journal = None if config.log.decisions is None else Journal(config.log.decisions, config.log.sample, secret, clock)
-    stages: list[Stage] = [decisions, doctor, *(() if journal is None else (journal,))]
+    watching = watchers(config, secret, clock)
+    stages: list[Stage] = [decisions, doctor, *watching]
     app, gateway = make_gateway(config, stages, clock, mint)
     routing = Routing(config.routing, gateway.upstreams, awaited, residents, clock)
     stages.insert(1, routing)
@@ -91,19 +89,10 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
 
     parts: dict[str, Any] = {
         "proxy": gateway.proxy, "decisions": decisions, "holding": holding, "channels": channels, "doctor": doctor,
-        "routing": routing, "telling": together, "tokenizing": tokenizing, "journal": journal, "residents": residents,
+        "routing": routing, "telling": together, "tokenizing": tokenizing, "residents": residents,
+        "journal": next((each for each in watching if each.name == "journal"), None),
     }  # fmt: skip
-    metrics = decisions.metrics = Metrics()
-    engines = {e.url: metrics.first_byte.labels(e.settings.name or e.url) for e in gateway.upstreams.engines}
-    gateway.proxy.decided = metrics.decide.observe
-    gateway.proxy.began = lambda url, seconds: engines[url].observe(seconds)
-    metrics.watch(Parts(metrics, parts))
-
-    @app.get("/metrics")
-    async def exposition() -> Response:
-        """For Prometheus."""
-        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
-
+    decisions.metrics = measured(app, gateway, parts)
     mount(
         app,
         gateway,
@@ -121,8 +110,8 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
             stack.push_async_callback(tokenizing.close)
             stack.callback(channels.close)
             stack.callback(residents.close)
-            if journal is not None:
-                stack.callback(journal.close)
+            for each in watching:
+                stack.callback(each.close)
             residents.start()
             await lasting.start()
             jobs = [

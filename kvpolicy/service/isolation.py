@@ -53,4 +53,11 @@ def unique() -> str:
     return f"kvp-{secrets.token_hex(18)}"
 
 
+def hashed(secret: bytes, name: str | None) -> str | None:
+    """An identifier as it stands in logs and traces: keyed, so that no one can look names up."""
+    if name is None:
+        return None
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10, key=secret[:32]).hexdigest()
+
+
 Mint = Callable[[Owner, str], str | None]

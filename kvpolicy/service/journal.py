@@ -19,6 +19,7 @@ import orjson
 
 from kvpolicy.faults import InputFault
 from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.isolation import hashed
 from kvpolicy.service.seen import Seen
 
 QUEUE = 10_000
@@ -91,9 +92,7 @@ class Journal:
 
     def hashed(self, name: str | None) -> str | None:
         """An identifier as it stands in the log: keyed, so that no one can look names up."""
-        if name is None:
-            return None
-        return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10, key=self._secret[:32]).hexdigest()
+        return hashed(self._secret, name)
 
     def close(self) -> None:
         """Write what waits, and end."""
