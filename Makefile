@@ -8,7 +8,7 @@ SECONDS ?= 600
 LONGER ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-engines bench bench-vllm fuzz lint clean
+.PHONY: help run test test-engines bench bench-vllm demo-cluster fuzz lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,7 @@ test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redi
 	@echo "— passed. Skipped tests, if any, stand above with their reasons. Not run here: timed figures (make bench),"
 	@echo "  the long search for counterexamples (make fuzz), tests on real engines (make test-engines)."
 
-test-engines: .venv/made ## the tests that run a real inference engine, in environments under $$KVPOLICY_ENGINES
+test-engines: .venv/test-ready ## the tests that run a real inference engine, in environments under $$KVPOLICY_ENGINES
 	@$(PY) tests/engines/run.py $(SUITES)
 
 bench: .venv/test-ready .venv/redis-ready ## figures, with the conditions they were measured under
@@ -40,6 +40,9 @@ bench: .venv/test-ready .venv/redis-ready ## figures, with the conditions they w
 bench-vllm: .venv/made ## what claims cost vLLM's block pool: stock and ours in one process, in the environment of test-engines
 	@$(PY) tests/engines/environments.py vllm-0.32.0 > .venv/vllm-python
 	@"$$(cut -d' ' -f2 .venv/vllm-python)" tests/bench/vllm_queue.py
+
+demo-cluster: .venv/test-ready ## eight simulated engines behind four ways to choose one, as real processes (CLUSTER=options)
+	@$(PY) -m tests.cluster.demo $(CLUSTER)
 
 fuzz: .venv/test-ready ## damaged input on every command for SECONDS=600, then the property tests, longer (LONGER=1: not)
 	@$(PY) -m tests.fuzz.fuzz --seconds $(SECONDS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(FUZZ)

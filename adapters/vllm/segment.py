@@ -14,10 +14,11 @@ from typing import Any
 
 from kvpolicy.pool.run import Run
 
-# release number, place within the release, ticket (so that segments are never compared), segment
+# release number, place within the release, ticket (so that segments are never compared; 0 where it was released here,
+# and a void entry of the same place may still stand in the line), segment
 Entry = tuple[int, int, int, "Segment"]
 _SLACK = 64
-_tickets = count()
+_tickets = count(1)
 
 
 class Segment:

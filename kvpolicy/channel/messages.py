@@ -214,6 +214,8 @@ def _is(line: Line, claim: Claim, name: object) -> bool:
 
 def _answer(rows: list[Answer], asked: int | None = None) -> Row:
     """The worst of several answers, with the longest prefix asked for and granted."""
+    if not rows:  # nothing is asked for any more
+        return _done(0 if asked is None else asked)
     worst = min(rows, key=lambda row: _WORST_FIRST.index(row.status))
     requested = max(row.requested for row in rows) if asked is None else asked
     granted = max(row.granted for row in rows)

@@ -26,6 +26,7 @@ from kvpolicy.simulated.generation import Call, Generation
 from kvpolicy.simulated.look import add_look, body_of
 from kvpolicy.simulated.refusals import LABEL, answer, no_route, refused
 
+TIMES = "x-kvp-simulated-times"  # seconds, of an answer in one piece
 AT_ONCE = 64  # messages of the channel, before anything else has its turn
 
 Read = Callable[[Mapping[str, Any], int], Call]
@@ -84,7 +85,9 @@ def make_app(generation: Generation, blocks: Blocks, model: str, channel: Channe
             async for _ in steps:
                 if await request.is_disconnected():
                     return Response(status_code=499)
-        return answer(tell(call, name))
+        told = answer(tell(call, name))
+        told.headers[TIMES] = f"queued={call.queued_s:.4f}, first={call.first_token_s:.4f}, total={call.total_s:.4f}"
+        return told
 
     def name_of(body: Mapping[str, Any]) -> str:
         return str(body.get("model") or model)

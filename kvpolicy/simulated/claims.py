@@ -29,7 +29,7 @@ log = logging.getLogger("kvpolicy.simulated")
 
 class Claims:
     """pool: the blocks. budget: the share of them that may be protected. ledger: None until the first directive.
-    counters: `told rejected messages placed`."""
+    counters: `told rejected messages placed failures`."""
 
     def __init__(self, pool: Pool, budget: float = BUDGET) -> None:
         self.pool, self._budget = pool, budget
@@ -142,6 +142,10 @@ class Claims:
             self.advance(now)
         except InputFault as fault:
             return {"status": "rejected", "requested": 0, "granted": 0, "reason": str(fault)}
+        except Exception:
+            self.counters["failures"] += 1
+            log.exception("a message broke")
+            return {"status": "ignored", "requested": 0, "granted": 0, "reason": "a fault of ours"}
         return row
 
     def rows(self, now: float) -> list[dict[str, Any]]:

@@ -57,7 +57,8 @@ class Cache(Protocol):
 class Call:
     """One request as the server sees it. prompt: token ids. extra: what else its KV depends on (model, salt).
     directives: what a policy asks for it, as it came. hashes: of its full blocks so far. cached: prompt tokens found,
-    once it was prefilled. queued_s, first_token_s: seconds from its arrival to its turn, and to its first token."""
+    once it was prefilled. queued_s, first_token_s, total_s: seconds from its arrival to its turn, to its first token,
+    to its last."""
 
     id: str
     prompt: Sequence[int]
@@ -68,6 +69,7 @@ class Call:
     cached: int = 0
     queued_s: float = 0.0
     first_token_s: float = 0.0
+    total_s: float = 0.0
 
 
 class Generation:
@@ -115,6 +117,7 @@ class Generation:
             call.first_token_s = loop.time() - began
             async for delta in self._decode(call, stored):
                 yield delta
+            call.total_s = loop.time() - began
             done = True
         finally:
             self.room += blocks if roomy else 0

@@ -172,6 +172,17 @@ def test_a_finished_request_is_planned_again(engine: Engine) -> None:
     assert engine.complete(low) == 0
 
 
+def test_a_plan_that_asks_for_nothing_any_more_is_done(engine: Engine) -> None:
+    prompt = ids(20, HEAD + 1)
+    engine.complete(prompt, **transfer(payload("calm", request="r", priority=90)))
+    row = engine.tell(do="plan", owner="calm", request="r", payload=payload("calm", request="r"))
+    assert row["status"] == "accepted", row
+    assert {each["priority"] for each in engine.claims("calm")} == {35}
+    assert engine.tell(do="ping")["engine"]["counters"].get("failures", 0) == 0
+    engine.flood(11)
+    assert engine.complete(prompt) == 0
+
+
 def test_planning_again_moves_no_clock(engine: Engine) -> None:
     prompt = ids(12, HEAD + 1)
     wish = {"priority": 90, "ttl": 1.5, "fixed": True}
