@@ -32,7 +32,7 @@ def _chains(name: str, what: str, workflow_count: int, sizes: tuple[int, int, in
 
 
 def _tree(task: str, trunk: int) -> Workload:
-    settings = {"task": searches.TASKS[task], "branches": 8, "trunk": trunk, "searches": 4, "per_s": 0.1}
+    settings = {"task": searches.TASKS[task], "branches": 8, "trunk": trunk, "searches": 4, "per_s": 0.1, "others": 0}
     trace = MadeTrace(f"tree-{task}", "DeFT, arXiv 2404.00242", searches.search, settings)
     return Workload(
         f"tree search in DeFT's shape of '{task}' over a trunk", trace, ("task", "branches", "trunk", "searches")
@@ -109,7 +109,7 @@ def workload(name: str, seed: int | None = None, settings: dict[str, float] | No
     for key, value in (settings or {}).items():
         if key not in trace.settings:
             raise InputFault(f"--set {key}: {name} has no such setting; it has {', '.join(trace.settings) or 'none'}")
-        if not 0 < value < 1e9 or (key in known.whole and value != int(value)):
+        if not (0 < value < 1e9 or (key == "others" and value == 0)) or (key in known.whole and value != int(value)):
             raise InputFault(
                 f"--set {key}={value:g}: a number above 0 and below 1e9{', a whole one' if key in known.whole else ''}"
             )

@@ -30,14 +30,30 @@ SHAPES = {
     4: ("sort", 10, 369, 888),
 }
 TASKS = {name: number for number, (name, *_) in SHAPES.items()}
+LEVEL_S = 25  # a level takes about as long
 QUESTION = 32  # tokens of the judge's question behind a thought
 
 
 def search(settings: Mapping[str, float], seed: int, blocks: Blocks) -> Iterable[Session]:
-    """`searches` at once, each over a trunk of its own, and `others` sessions a minute that nobody sends again."""
+    """`searches` at once, each over a trunk of its own, and beside each, while it runs, `others` sessions a
+    minute whose 2,000 tokens nobody sends again."""
     draw = random.Random(f"{seed}/starts")
     for number, start in enumerate(arrivals(draw, int(settings["searches"]), settings["per_s"])):
         yield _search(f"search{number}", random.Random(f"{seed}/search/{number}"), start, settings, blocks)
+        yield from _others(number, random.Random(f"{seed}/others/{number}"), start, settings, blocks)
+
+
+def _others(
+    number: int, draw: random.Random, start: float, settings: Mapping[str, float], blocks: Blocks
+) -> Iterable[Session]:
+    """Sessions of one request each, for as long as a search takes."""
+    count = round(settings["others"] / 60 * LEVEL_S * SHAPES[int(settings["task"])][1])
+    for other, at in enumerate(arrivals(draw, count, settings["others"] / 60 or 1.0)):
+        yield _other(f"other{number}.{other}", start + at, blocks)
+
+
+def _other(name: str, start: float, blocks: Blocks) -> Session:
+    yield Talk(Owner(session=name), start).call(Prompt(blocks).add("turn", 2_000), 100)
 
 
 def _search(name: str, draw: random.Random, start: float, settings: Mapping[str, float], blocks: Blocks) -> Session:
