@@ -110,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.engine_model is None and (args.cpu_blocks or args.disk_blocks):
         raise InputFault("--cpu-blocks and --disk-blocks are tiers of an --engine-model; name one, such as h100-8b")
+    if args.engine_model is None and args.queue != "fcfs":
+        raise InputFault("--queue is the order of an --engine-model's queue; name one, such as h100-8b")
     if not args.price_ratio > 0:
         raise InputFault(f"--price-ratio {args.price_ratio:g}: a price ratio is above 0, such as 10")
     if args.jobs < 1:
