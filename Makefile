@@ -8,7 +8,7 @@ SECONDS ?= 600
 LONGER ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-engines bench bench-vllm demo-cluster fuzz lint clean
+.PHONY: help run test test-engines test-frameworks bench bench-vllm demo-cluster fuzz lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,10 @@ test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redi
 
 test-engines: .venv/test-ready ## the tests that run a real inference engine, in environments under $$KVPOLICY_ENGINES
 	@$(PY) tests/engines/run.py $(SUITES)
+	@[ -n "$(SUITES)" ] || $(MAKE) --no-print-directory test-frameworks
+
+test-frameworks: .venv/made ## the tests with agent frameworks (FRAMEWORKS="langgraph …"), each in its own environment there
+	@$(PY) tests/frameworks/run.py $(FRAMEWORKS)
 
 bench: .venv/test-ready .venv/redis-ready ## figures, with the conditions they were measured under
 	@$(PY) tests/bench/conditions.py

@@ -19,13 +19,13 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
-from kvpolicy.client.graphs import document
+from kvpolicy.adapters.frameworks.shape import END, closed
 from kvpolicy.client.scope import sources
 from kvpolicy.client.service import Service
 from kvpolicy.runs import Run
 from kvpolicy.workflow.graph import NESTED
 
-START, END = "__start__", "__end__"
+START = "__start__"
 _MOST = 10_000  # tasks and tools that are remembered as running
 _PUSHED = "__pregel_push"
 
@@ -55,7 +55,12 @@ def here() -> Mapping[str, Any] | None:
         return known
     thread = metadata.get("thread_id")
     node = _node(metadata)
-    told = {"session": None if thread is None else str(thread), "node": node, "agent": node, "branch": _branch(metadata)}
+    told = {
+        "session": None if thread is None else str(thread),
+        "node": node,
+        "agent": node,
+        "branch": _branch(metadata),
+    }
     return {**told, "turn": metadata.get("langgraph_step")}
 
 
@@ -208,18 +213,11 @@ def graph(app: Any) -> dict[str, Any]:
     drawn = app.get_graph(xray=True)
     named = {key: key.replace(":", NESTED) for key in drawn.nodes if key != START}
     edges = [(edge.source, edge.target) for edge in drawn.edges]
-    begins = [target for source, target in edges if source == START]
+    begins = [named[target] for source, target in edges if source == START and target in named]
     inner = [(named[a], named[b]) for a, b in edges if a in named and b in named]
-    back = leading_back([named[node] for node in begins if node in named], inner)
-    joins = {named[node]: "and" for node in _waiting(app) if node in named}
-    return document(
-        {
-            "name": _name(app),
-            "nodes": [{"name": n, "role": "barrier" if k == END else "agent"} for k, n in named.items()],
-            "edges": [{"from": a, "to": b, **({"loop": True} if (a, b) in back else {})} for a, b in inner],
-            "joins": {**joins, **({END: "or"} if END in named else {})},
-        }
-    )
+    nodes: dict[str, str | None] = {name: None for key, name in named.items() if key != END}
+    waiting = [named[node] for node in _waiting(app) if node in named]
+    return closed(_name(app), nodes, inner, begins, waiting)
 
 
 def _waiting(app: Any, prefix: str = "") -> Iterable[str]:
@@ -233,30 +231,3 @@ def _waiting(app: Any, prefix: str = "") -> Iterable[str]:
             yield prefix + name
     for name, inner in getattr(app, "get_subgraphs", tuple)():
         yield from _waiting(inner, f"{prefix}{name}:")
-
-
-def leading_back(begins: Iterable[str], edges: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Edges to a node that the walk from the beginnings has come through: closing edges of loops. Depth first, in the
-    order given."""
-    out: dict[str, list[str]] = {}
-    for source, target in edges:
-        out.setdefault(source, []).append(target)
-    back: set[tuple[str, str]] = set()
-    state: dict[str, int] = {}  # 1: on the way, 2: done
-    for begin in (*begins, *out):
-        if begin in state:
-            continue
-        state[begin] = 1
-        way = [(begin, iter(out.get(begin, ())))]
-        while way:
-            node, onward = way[-1]
-            target = next(onward, None)
-            if target is None:
-                state[node] = 2
-                way.pop()
-            elif state.get(target) == 1:
-                back.add((node, target))
-            elif target not in state:
-                state[target] = 1
-                way.append((target, iter(out.get(target, ()))))
-    return back

@@ -20,7 +20,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("KVPOLICY_ENGINES") or Path.home() / ".cache" / "kvpolicy").absolute()
-OURS = (f"{CHECKOUT}[serve]", "pytest>=8", "httpx>=0.27,<1")
+OURS = (f"{CHECKOUT}[serve]", "pytest>=8", "hypothesis>=6.100", "httpx>=0.27,<1")
 
 
 @dataclass(frozen=True, slots=True)

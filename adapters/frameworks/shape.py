@@ -1,0 +1,59 @@
+"""Graphs of frameworks as the JSON document of a workflow: what all readers of them share.
+
+A framework's graph has a beginning and an end that are no agents. The beginning is left out; the end stays as a
+barrier that the first way reaches, so that a loop which may end has its way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+END = "__end__"
+
+
+def closed(
+    name: str,
+    nodes: Mapping[str, str | None],
+    edges: Iterable[tuple[str, str]],
+    begins: Iterable[str],
+    joins: Iterable[str] = (),
+) -> dict[str, Any]:
+    """The document. nodes: each with the agent that calls it, or None. edges: with END where a run may end. begins:
+    where it begins. joins: nodes that wait for all that lead there."""
+    listed = list(dict.fromkeys(edges))
+    back = leading_back(begins, listed)
+    rows: list[dict[str, Any]] = [{"name": node} | ({"parent": of} if of else {}) for node, of in nodes.items()]
+    waits = dict.fromkeys(joins, "and")
+    if any(target == END for _, target in listed):
+        rows.append({"name": END, "role": "barrier"})
+        waits[END] = "or"
+    told = [{"from": a, "to": b, **({"loop": True} if (a, b) in back else {})} for a, b in listed]
+    return {"name": name, "nodes": rows, "edges": told, "joins": waits}
+
+
+def leading_back(begins: Iterable[str], edges: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Edges to a node that the walk from the beginnings has come through: closing edges of loops. Depth first, in the
+    order given."""
+    out: dict[str, list[str]] = {}
+    for source, target in edges:
+        out.setdefault(source, []).append(target)
+    back: set[tuple[str, str]] = set()
+    state: dict[str, int] = {}  # 1: on the way, 2: done
+    for begin in (*begins, *out):
+        if begin in state:
+            continue
+        state[begin] = 1
+        way = [(begin, iter(out.get(begin, ())))]
+        while way:
+            node, onward = way[-1]
+            target = next(onward, None)
+            if target is None:
+                state[node] = 2
+                way.pop()
+            elif state.get(target) == 1:
+                back.add((node, target))
+            elif target not in state:
+                state[target] = 1
+                way.append((target, iter(out.get(target, ()))))
+    return back

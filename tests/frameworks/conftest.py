@@ -1,0 +1,39 @@
+"""Tests in here run with a framework, in an environment of its own: `make test-frameworks`, never `make test`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.simulated.running import running
+
+CHOSEN = os.environ.get("KVPOLICY_FRAMEWORK", "")
+collect_ignore_glob = [] if CHOSEN else ["test_*.py"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Addresses of the service and of the engine behind it."""
+
+    service: str
+    engine: str
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Stack]]:
+    """A service under a policy, in front of a simulated engine, as processes."""
+    with ExitStack() as opened:
+
+        def start(policy: str, *, blocks: int = 120, mode: str = "enforce") -> Stack:
+            folder = tmp_path_factory.mktemp("stack")
+            (folder / "policy.kvp").write_text(policy)
+            engine = opened.enter_context(running("engine", "--blocks", str(blocks), "--decode-s", "0"))
+            said = ["--upstream", engine, "--policy", str(folder / "policy.kvp"), "--mode", mode]
+            return Stack(opened.enter_context(running("serve", *said, log=Path(folder / "service.log"))), engine)
+
+        yield start
