@@ -217,7 +217,8 @@ def graph(app: Any) -> dict[str, Any]:
     inner = [(named[a], named[b]) for a, b in edges if a in named and b in named]
     nodes: dict[str, str | None] = {name: None for key, name in named.items() if key != END}
     waiting = [named[node] for node in _waiting(app) if node in named]
-    return closed(_name(app), nodes, inner, begins, waiting)
+    sure = {(named[e.source], named[e.target]) for e in drawn.edges if not e.conditional and e.source != START}
+    return closed(_name(app), nodes, inner, begins, waiting, sure)
 
 
 def _waiting(app: Any, prefix: str = "") -> Iterable[str]:

@@ -6,7 +6,7 @@ barrier that the first way reaches, so that a loop which may end has its way out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 END = "__end__"
@@ -18,9 +18,11 @@ def closed(
     edges: Iterable[tuple[str, str]],
     begins: Iterable[str],
     joins: Iterable[str] = (),
+    sure: Collection[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """The document. nodes: each with the agent that calls it, or None. edges: with END where a run may end. begins:
-    where it begins. joins: nodes that wait for all that lead there."""
+    where it begins. joins: nodes that wait for all that lead there. sure: edges that are taken whenever their node
+    ends, so all of those together; of the others one is."""
     listed = list(dict.fromkeys(edges))
     back = leading_back(begins, listed)
     rows: list[dict[str, Any]] = [{"name": node} | ({"parent": of} if of else {}) for node, of in nodes.items()]
@@ -28,7 +30,10 @@ def closed(
     if any(target == END for _, target in listed):
         rows.append({"name": END, "role": "barrier"})
         waits[END] = "or"
-    told = [{"from": a, "to": b, **({"loop": True} if (a, b) in back else {})} for a, b in listed]
+    told = []
+    for a, b in listed:
+        loop, group = {"loop": True} if (a, b) in back else {}, {"group": a} if (a, b) in sure else {}
+        told.append({"from": a, "to": b, **loop, **group})
     return {"name": name, "nodes": rows, "edges": told, "joins": waits}
 
 

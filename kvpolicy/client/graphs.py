@@ -12,8 +12,6 @@ from typing import Any
 from kvpolicy.faults import InputFault
 
 GROUP = "kvpolicy.workflows"
-_EDGE = ("times", "at_most", "probability", "loop")
-
 
 def readable(source: object) -> object:
     """What `Graph.build` takes: the source itself, or what its framework's adapter makes of it. Raises InputFault where
@@ -48,7 +46,7 @@ def document(source: object) -> dict[str, Any]:
     for edge in graph.edges:
         if edge.calls:
             continue
-        told = {"times": edge.times, "at_most": edge.at_most, "probability": edge.probability}
+        told = {"times": edge.times, "at_most": edge.at_most, "probability": edge.probability, "group": edge.group}
         kept = {key: value for key, value in told.items() if value is not None}
         edges.append({"from": edge.source, "to": edge.target, **kept, **({"loop": True} if edge.is_loop else {})})
     called = {edge.target: edge.source for edge in graph.edges if edge.calls}

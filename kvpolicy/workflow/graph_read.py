@@ -7,6 +7,7 @@ an unknown node), becomes a diagnostic in `Graph.problems`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -127,8 +128,11 @@ def _edge(row: object) -> GraphEdge:
             at_most, probability = _bound(row.get("at_most")), row.get("probability")
             if probability is not None and not (isinstance(probability, int | float) and 0 <= probability <= 1):
                 raise InputFault(f"the probability of an edge is a number from 0 to 1, not {probability!r}")
-            loop = bool(row.get("loop", False))
-            return GraphEdge(source, target, None if times is None else str(times), at_most, loop, probability)
+            loop, group = bool(row.get("loop", False)), row.get("group")
+            if group is not None and not isinstance(group, str):
+                raise InputFault(f"the group of an edge is a name, not {group!r}")
+            times = None if times is None else str(times)
+            return GraphEdge(source, target, times, at_most, loop, probability, group=group)
     raise InputFault(f'an edge of a workflow is ["a", "b"] or {{"from": "a", "to": "b"}}, not {row!r}')
 
 
@@ -142,12 +146,12 @@ def _loop(row: object) -> Iterable[GraphEdge]:
         closing = GraphEdge(nodes[-1], nodes[0], None, None if rounds is None else max(0, rounds - 1), True)
         return [*(GraphEdge(a, b) for a, b in pairwise(nodes)), closing]
     edge = _edge(row)
-    return [GraphEdge(edge.source, edge.target, edge.times, edge.at_most, True, edge.probability)]
+    return [replace(edge, is_loop=True)]
 
 
 def _from_networkx(source: Any, name: str, depth: int) -> Graph:
     """Node data may carry `role`, `join`, `parent`, `workflow` and `ends`, edge data `times`, `at_most`, `probability`,
-    `loop`."""
+    `loop`, `group`."""
     try:
         rows = [(str(node), data) for node, data in source.nodes(data=True)]
         ends = [(str(a), str(b), data) for a, b, data in source.edges(data=True)]
