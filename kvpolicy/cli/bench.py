@@ -1,4 +1,4 @@
-"""`kvp bench run EXPERIMENT…` measures, `kvp bench report FILE…` writes the page, `kvp bench list` names the experiments.
+"""`kvp bench run EXPERIMENT…` measures, `kvp bench report FILE…` writes the page, `kvp bench list` names them.
 
 Reads `simulate.bench_*`; writes a file of rows, one JSON object a line, and from it JSON, HTML and Markdown.
 """
@@ -14,8 +14,8 @@ from time import monotonic
 from kvpolicy.faults import InputFault
 
 HELP = (
-    "Measure policies with several seeds, so that a claim can be refuted: run EXPERIMENT… measures what is not measured "
-    "yet and may be stopped at any time; report writes one page with plots, intervals and the command of each figure."
+    "Measure policies with several seeds, so that a claim can be refuted: run EXPERIMENT… measures what is missing "
+    "and may be stopped at any time; report writes one page with plots, intervals and the command of each figure."
 )
 
 

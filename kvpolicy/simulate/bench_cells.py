@@ -1,4 +1,4 @@
-"""What a bench is made of: cells, each one contender on one trace at one size under one kind of hints, and measuring one.
+"""What a bench is made of: cells, each one contender on one trace at one size under one kind of hints.
 
 A row of results has totals of blocks and tokens, and for policies the hits by session, so that two contenders can be
 compared session by session. Read by `bench_run`; written rows are read by `bench_arithmetic`.
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from time import perf_counter
+from typing import Any
 
 from kvpolicy.faults import InputFault
 from kvpolicy.simulate.bench_hints import memory, told
@@ -26,8 +27,8 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measurement. percent: of the trace's unique blocks. prior: a document of learned times to begin with (file), or
-    none. seed: of the interleaving; for traces that have their own order it changes nothing."""
+    """One measurement. percent: of the trace's unique blocks. prior: the part of the sessions whose pauses are known
+    from the beginning. seed: of the interleaving; for traces that have their own order it changes nothing."""
 
     trace: str
     seed: int
@@ -82,10 +83,7 @@ def measure(cell: Cell) -> Row:
 def _replay(cell: Cell, replay: Replay, trace: Trace, facts: Facts, by_session: dict[str, list[int]]) -> None:
     learned = replay.steering.state.learned
     if cell.prior is not None:
-        import orjson
-
-        with open(cell.prior, "rb") as file:
-            learned.begin_with(orjson.loads(file.read()))
+        learned.begin_with(_learned(cell.trace, cell.coarsen, cell.prior, cell.policy))
     wrong = memory(cell.hints, learned.pauses.fresh, cell.seed)
     if wrong is not None:
         wrong.wanted = learned.pauses.wanted
@@ -110,6 +108,20 @@ def _trace(cell: Cell) -> tuple[Trace, int, int]:
     how = Interleaving(seed=cell.seed, coarsen=cell.coarsen, sample=cell.sample, part=cell.part)
     trace, _ = find(cell.trace, how, cell.seed)
     return trace, *_size(cell.trace, how)
+
+
+@lru_cache(maxsize=2)
+def _learned(name: str, coarsen: int, part: str, policy: str) -> dict[str, Any]:
+    """What a server has learned that has served these sessions, and no others."""
+    how = Interleaving(seed=1, coarsen=coarsen, part=part)
+    replay: Replay | None = None
+    for call in find(name, how, how.seed)[0].calls(Facts()):
+        if replay is None:
+            replay = Replay(contender(policy).policy(), 1, call.request.block_size, Tally(policy, False, 1), None)
+        replay.feed(call)
+    assert replay is not None  # a trace without a call is refused by its reader
+    learned = replay.steering.state.learned
+    return learned.export(learned.tenants()[0])
 
 
 @lru_cache(maxsize=8)

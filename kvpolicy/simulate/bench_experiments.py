@@ -1,7 +1,7 @@
 """The experiments that a bench knows, as data: which traces, contenders, sizes, seeds and hints. Read by `bench_run`.
 
-Figures of policies were chosen on Claude Code sessions whose SHA-256 of the id is divisible by 4 (`0/4`), so results are
-reported on the others (`!0/4`).
+Figures of policies were chosen on Claude Code sessions whose SHA-256 of the id is divisible by 4 (`0/4`), so
+results are reported on the others (`!0/4`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Experiment:
     coarsen: int = 1
     sample: int | None = None
     part: str | None = None
+    prior: str | None = None
     hints: tuple[str, ...] = ("true",)
+    begun: tuple[str, ...] = ()  # the policies that begin with what the sessions of part `prior` taught
     hinted: tuple[str, ...] = ()  # the policies that are measured under every kind of hints; the others under true ones
 
     def cells(self) -> list[Cell]:
@@ -45,7 +47,17 @@ class Experiment:
             for policy in self.policies:
                 for hints in self.hints if policy in self.hinted else ("true",):
                     found += [
-                        Cell(self.trace, seed, policy, percent, self.coarsen, self.sample, self.part, hints)
+                        Cell(
+                            self.trace,
+                            seed,
+                            policy,
+                            percent,
+                            self.coarsen,
+                            self.sample,
+                            self.part,
+                            hints,
+                            self.prior if policy in self.begun else None,
+                        )
                         for percent in self.percents
                     ]
         return found
@@ -59,7 +71,19 @@ EXPERIMENTS: dict[str, Experiment] = {
         (*_CHEAP, *_HEAD),
         (1.0, 2.0, 5.0),
         coarsen=8,
+        sample=80,
         part="!0/4",
+    ),
+    "begun": Experiment(
+        "The same, for a server that has already served the other sessions: its pauses are known from the beginning.",
+        _SESSIONS,
+        ("lru", "belady-resident", "adaptive"),
+        (1.0, 2.0, 5.0),
+        coarsen=8,
+        sample=80,
+        part="!0/4",
+        prior="0/4",
+        begun=("adaptive",),
     ),
     "roomy": Experiment(
         "And where memory nearly suffices?",
@@ -67,17 +91,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         ("lru", "belady-resident", "adaptive"),
         (10.0,),
         coarsen=8,
+        sample=80,
         part="!0/4",
     ),
     "hints": Experiment(
         "What do wrong hints do?",
         _SESSIONS,
         ("lru", "belady-resident", "adaptive"),
-        (1.0, 2.0, 5.0),
+        (2.0,),
         coarsen=8,
         sample=80,
         part="!0/4",
-        hints=("true", "x2", "x10", "tenth", "shuffled", "missing", "adversarial"),
+        hints=("true", "x10", "shuffled", "tenth", "x2", "missing", "adversarial"),
         hinted=("adaptive",),
     ),
     "blocks": Experiment(
