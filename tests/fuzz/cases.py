@@ -13,7 +13,7 @@ from random import Random
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.fuzz import damage, documents, policy_texts
+from tests.fuzz import damage, documents, policy_texts, sessions
 from tests.policy.strategies import policies
 
 NUMBERS = ("1", "2", "7", "40", "300", "0", "-1", "1.5", "1e9", "99999999999999999999", "nan", "inf", "", "x", "٣")
@@ -211,6 +211,23 @@ def _simulate(chance: Random, grown: list[str]) -> Case:
     return case
 
 
+def _lsp(chance: Random, grown: list[str]) -> Case:
+    """An editor's session on one to three texts that use each other."""
+    case = Case(["lsp"])
+    names = ("p.kvp", "q.kvp", "p.test.kvp")[: chance.choice((1, 1, 2, 3))]
+    texts: dict[str, str] = {}
+    for name in names:
+        text = "\n".join(grown) if chance.random() < 0.3 else chance.choice(policy_texts.known())
+        if chance.random() < 0.6:
+            text = damage.text(chance, text)
+        if chance.random() < 0.4:
+            text = f'use "{chance.choice(names)}" as used\n{text}'
+        texts[name] = text.encode("utf-8", "replace").decode()
+    case.files = {name: text.encode() for name, text in texts.items()}
+    case.files[sessions.FILE] = sessions.drawn(chance, texts)
+    return case
+
+
 MAKERS: dict[str, Callable[[Random, list[str]], Case]] = {
     "check": _check,
     "fmt": _fmt,
@@ -222,6 +239,7 @@ MAKERS: dict[str, Callable[[Random, list[str]], Case]] = {
     "replay": _replay,
     "simulate": _simulate,
     "graph": _graph,
+    "lsp": _lsp,
 }
 
 
@@ -248,6 +266,6 @@ def grown(number: int, count: int = 40) -> list[list[str]]:
 def case(chance: Random, texts: list[list[str]], commands: tuple[str, ...] = tuple(MAKERS)) -> Case:
     """A call of one of the commands. texts: what `grown` made."""
     made = MAKERS[chance.choice(commands)](chance, chance.choice(texts))
-    if made.words[0] != "fmt" and chance.random() < 0.6:
+    if made.words[0] not in ("fmt", "lsp") and chance.random() < 0.6:
         made.words += ["--format", "json"]
     return made

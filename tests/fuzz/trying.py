@@ -19,9 +19,11 @@ from types import FrameType
 from unittest import mock
 
 from kvpolicy.cli import main as dispatcher
+from tests.fuzz import sessions
 from tests.fuzz.cases import Case
 
 LONGEST_S = 2.0  # processor time of one call
+SESSION = 4  # so many times as long for an editor's session, which asks many things
 
 
 class TooSlow(BaseException):
@@ -40,9 +42,11 @@ def wrong(case: Case, folder: Path, longest_s: float = LONGEST_S) -> str | None:
             mock.patch.object(dispatcher, "_trace_if_asked", lambda: told.append(traceback.format_exc())),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            _limited(longest_s),
+            _limited(longest_s * (SESSION if case.words == ["lsp"] else 1)),
         ):
             try:
+                if case.words == ["lsp"]:
+                    return sessions.run(folder)
                 status = dispatcher.main(case.words)
             except SystemExit as left:  # argparse: a call that cannot be read
                 status = left.code
