@@ -44,6 +44,7 @@ bench: .venv/test-ready .venv/redis-ready ## figures, with the conditions they w
 bench-vllm: .venv/made ## what claims cost vLLM's block pool: stock and ours in one process, in the environment of test-engines
 	@$(PY) tests/engines/environments.py vllm-0.32.0 > .venv/vllm-python
 	@"$$(cut -d' ' -f2 .venv/vllm-python)" tests/bench/vllm_queue.py
+	@"$$(cut -d' ' -f2 .venv/vllm-python)" tests/bench/vllm_live.py
 
 demo-cluster: .venv/test-ready ## eight simulated engines behind four ways to choose one, as real processes (CLUSTER=options)
 	@$(PY) -m tests.cluster.demo $(CLUSTER)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvpolicy.channel.client import ask
 from kvpolicy.adapters.vllm.run_places import places_of
+from kvpolicy.channel.client import ask
 
 BLOCKS, BLOCK = 48, 32
 USABLE = BLOCKS - 1  # one is vLLM's null block
@@ -30,8 +30,10 @@ SYSTEM_TOKENS = 192
 UP_WITHIN_S, DOWN_WITHIN_S = 480.0, 60.0
 FLAGS = (
     "--served-model-name tiny --enforce-eager --dtype float32 --max-model-len 1024 --block-size 32 --max-num-seqs 8 "
-    f"--num-gpu-blocks-override {BLOCKS} --host 127.0.0.1"
+    f"--num-gpu-blocks-override {BLOCKS} --host 127.0.0.1 --enable-auto-tool-choice --tool-call-parser pythonic"
 ).split()
+# A tool's arguments come without blanks between them, which a model of random weights would go on with for ever.
+FLAGS += ["--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})]
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -54,7 +56,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Server:
-    """One server. process: `kvp run`, its parent."""
+    """One server. process: `kvp run`, its parent. blocks: more than the tests' few, where nothing is to be lost."""
 
     model: Path
     folder: Path
@@ -62,6 +64,7 @@ class Server:
     environment: dict[str, str] = field(default_factory=dict)
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    blocks: int = BLOCKS
 
     @property
     def url(self) -> str:
@@ -80,7 +83,7 @@ class Server:
         command = [sys.executable, "-m", "kvpolicy", "run", "vllm", *self.flags, "--model", str(self.model), *FLAGS]
         with (self.folder / "log").open("wb") as out:
             self.process = subprocess.Popen(
-                [*command, "--port", str(self.port)],
+                [*command, "--num-gpu-blocks-override", str(self.blocks), "--port", str(self.port)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
