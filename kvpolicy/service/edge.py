@@ -122,7 +122,9 @@ def stripped(body: Mapping[str, Any]) -> dict[str, Any]:
     """A model request's body without what only we may say to an engine."""
     out = {key: value for key, value in body.items() if key not in RAW_FIELDS}
     arguments = out.get("vllm_xargs")
-    if isinstance(arguments, Mapping):
+    if arguments is None:
+        out.pop("vllm_xargs", None)
+    elif isinstance(arguments, Mapping):
         kept = {k: v for k, v in arguments.items() if not str(k).startswith(_OUR_ARGUMENTS)}
         out["vllm_xargs"] = kept
         if not kept:
