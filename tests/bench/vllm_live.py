@@ -1,9 +1,10 @@
 """Throughput of a served vLLM without pressure: ours beside stock, two servers, batches in turn. `make bench-vllm`.
 
-Runs in an environment that has vLLM, on the tiny model of the tests. A batch is 48 requests, 4 at once, each with a prompt of its own of 160 tokens and 16 tokens of answer, in a pool that holds all of
-them. One batch goes to each server in turn, the order changing from pair to pair; the ratio of their times is the
-median over pairs with a bootstrapped 95 % interval. First nothing is said to ours; then every request carries two
-spans. A model this small makes steps of a few milliseconds, so what we cost weighs more here than on a real one.
+Runs in an environment that has vLLM, on the tiny model of the tests. A batch is 48 requests, 4 at once, each with a
+prompt of its own of 160 tokens and 16 tokens of answer, in a pool that holds all of them. One batch goes to each server
+in turn, the order changing from pair to pair; the ratio of their times is the median over pairs with a bootstrapped
+95 % interval. First nothing is said to ours; then every request carries two spans. A model this small makes steps of a
+few milliseconds, so what we cost weighs more here than on a real one.
 """
 
 from __future__ import annotations
