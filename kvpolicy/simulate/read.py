@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvpolicy.faults import InputFault
-from kvpolicy.simulate import bailian, mooncake, own, sessions
+from kvpolicy.simulate import bailian, decision_log, mooncake, own, sessions
 from kvpolicy.simulate.fields import Row
 from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.lines import rows, sha256_of
@@ -26,6 +26,7 @@ _Calls = Callable[[Path, Iterator[tuple[int, Row]], tuple[int, Row], Facts], Ite
 _FORMS: tuple[tuple[str, Callable[[Row], bool], _Calls], ...] = (
     ("kvpolicy", own.fits, own.calls),
     ("bailian", bailian.fits, bailian.calls),
+    ("decision log", decision_log.fits, decision_log.calls),
     ("mooncake", mooncake.fits, mooncake.calls),
 )
 

@@ -1,0 +1,202 @@
+"""Which policy would help a trace, by how much, in how much memory; or that none would. Reads a trace, writes advice.
+
+Every candidate is replayed beside `lru` and the bound. The best one is chosen on half of the sessions, and what it
+saves is told of the other half, so that a lucky one among many does not look good (a winner's curse); the interval is a
+bootstrap over those sessions, in pairs with lru. Where nothing names sessions, minutes of the trace stand for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvpolicy.simulate.bench_arithmetic import RESAMPLES, Interval
+from kvpolicy.simulate.names import BELADY_RESIDENT, LRU, contender
+from kvpolicy.simulate.replay import Replay
+from kvpolicy.simulate.runs import Run, Runs
+from kvpolicy.simulate.tally import Tally
+from kvpolicy.simulate.trace import Facts, Trace
+
+CANDIDATES = ("adaptive", "coding_agent", "continuum_released", "chat_rag", "base")
+WITH_A_GRAPH = ("kvflow", "tree_of_thought", "agents")
+WORTH = 0.02  # of the tokens computed again: what is saved below that is not worth a change
+LARGER = (1.25, 1.5, 2.0, 3.0)  # times the memory, to say how much of it lru would need instead
+FEW = 16  # sessions, below which all of them both choose and tell
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One replay: totals, and by session the tokens computed again."""
+
+    hits: int
+    refs: int
+    recomputed: int
+    by_session: dict[str, int]
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """At one size (blocks). policy: None where none helps. saved: share of lru's recomputed tokens on the sessions that
+    did not choose, with its interval. like_lru: blocks in which lru would find as much, None beyond what was tried.
+    room: what the bound would save. tried: what each candidate saves over all sessions. why: in a sentence."""
+
+    capacity: int
+    policy: str | None
+    saved: float
+    interval: Interval | None
+    saved_tokens: int
+    lru_hit_ratio: float
+    hit_ratio: float
+    like_lru: int | None
+    room: float
+    tried: dict[str, float]
+    why: str
+
+
+def advise(
+    trace: Trace,
+    facts: Facts,
+    capacities: Sequence[int],
+    policies: Sequence[str],
+    jobs: int,
+    told: Callable[[float], None],
+) -> list[Advice]:
+    """Of each capacity in blocks. facts: of the whole trace. Raises InputFault, PolicyFault."""
+    names = [*policies] or [*CANDIDATES, *(WITH_A_GRAPH if facts.workflow is not None else ())]
+    for name in names:
+        contender(name).policy()
+    wanted = []
+    for capacity in capacities:
+        if capacity < facts.unique_blocks:
+            wanted += [(trace, name, capacity) for name in (*names, LRU, BELADY_RESIDENT)]
+            wanted += [(trace, LRU, int(capacity * times)) for times in LARGER]
+    seen: dict[tuple[str, int], Seen] = {}
+    if wanted:
+        context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
+        with context.Pool(max(1, min(jobs, len(wanted)))) as pool:
+            for name, capacity, one in pool.imap_unordered(_replayed, wanted):
+                seen[name, capacity] = one
+                told(len(seen) / len(wanted))
+    return [_advice(capacity, names, seen, facts) for capacity in capacities]
+
+
+def _replayed(job: tuple[Trace, str, int]) -> tuple[str, int, Seen]:
+    trace, name, capacity = job
+    one, facts, by_session = contender(name), Facts(), dict[str, int]()
+    tally = Tally(name, one.baseline, capacity)
+    replay: Replay | None = None
+    runs: Runs | None = None
+    for call in trace.calls(facts):
+        if one.kind not in (LRU, "policy"):
+            runs = runs or Runs([Run(one, capacity)], call.request.block_size, facts.workflow)
+            runs.feed(call)
+            continue
+        replay = replay or Replay(one.policy(), capacity, call.request.block_size, tally, facts.workflow)
+        before = tally.recomputed_tokens
+        replay.feed(call)
+        owner = call.request.owner
+        whose = f"{owner.tenant}/{owner.session}" if owner.session else f"minute {int(call.at // 60)}"
+        by_session[whose] = by_session.get(whose, 0) + tally.recomputed_tokens - before
+    if replay is not None:
+        replay.end()
+    if runs is not None:
+        tally = runs.end()[0]
+    return name, capacity, Seen(tally.block_hits, tally.block_refs, tally.recomputed_tokens, by_session, tally.failures)
+
+
+def _advice(capacity: int, names: Sequence[str], seen: dict[tuple[str, int], Seen], facts: Facts) -> Advice:
+    if capacity >= facts.unique_blocks:
+        share = facts.seen_blocks / max(1, facts.block_refs)
+        why = "the whole trace fits: nothing ever has to leave, so no policy can change anything"
+        return Advice(capacity, None, 0.0, None, 0, share, share, None, 0.0, {}, why)
+    lru, bound = seen[LRU, capacity], seen[BELADY_RESIDENT, capacity]
+    again = max(1, lru.recomputed)
+    tried = {name: 1.0 - seen[name, capacity].recomputed / again for name in names}
+    room = 1.0 - bound.recomputed / again if bound.refs else 1.0
+    choosing, telling = _halves(lru.by_session)
+    best = max(names, key=lambda name: _saved(lru, seen[name, capacity], choosing))
+    saved = _saved(lru, seen[best, capacity], telling)
+    interval = _interval(lru, seen[best, capacity], telling)
+    chosen: str | None = best
+    if lru.recomputed == 0 or room < WORTH:
+        chosen, why = None, "lru computes next to nothing twice that any order could save"
+    elif saved < WORTH or interval is None or interval[0] <= 0.0:
+        chosen, why = None, f"the best of them, {best}, is not surely better than lru here"
+    else:
+        why = (
+            "chosen on half of the sessions, and better on the others"
+            if choosing is not telling
+            else ("chosen and judged on the same few sessions: expect less")
+        )
+    shown = seen[chosen or LRU, capacity]
+    like = next((size for size in _larger(capacity) if seen[LRU, size].hits >= shown.hits), None) if chosen else None
+    return Advice(
+        capacity,
+        chosen,
+        saved,
+        interval,
+        lru.recomputed - shown.recomputed,
+        lru.hits / max(1, lru.refs),
+        shown.hits / max(1, shown.refs),
+        like,
+        room,
+        tried,
+        why,
+    )
+
+
+def _larger(capacity: int) -> list[int]:
+    return [int(capacity * times) for times in LARGER]
+
+
+def _halves(sessions: dict[str, int]) -> tuple[list[str], list[str]]:
+    """(those that choose, those that tell): the same list where there are few."""
+    every = sorted(sessions)
+    if len(every) < FEW:
+        return every, every
+    even = [name for name in every if hashlib.sha256(name.encode()).digest()[0] % 2 == 0]
+    odd = sorted(set(every) - set(even))
+    return (even, odd) if even and odd else (every, every)
+
+
+def _saved(lru: Seen, other: Seen, sessions: Sequence[str]) -> float:
+    before = sum(lru.by_session[name] for name in sessions)
+    return 1.0 - sum(other.by_session[name] for name in sessions) / before if before else 0.0
+
+
+def _interval(lru: Seen, other: Seen, sessions: Sequence[str]) -> Interval | None:
+    """95 %, of what is saved, over the sessions."""
+    pairs = [(lru.by_session[name], other.by_session[name]) for name in sessions]
+    if len(pairs) < 2:
+        return None
+    draw, found = random.Random(0), []
+    for _ in range(RESAMPLES):
+        drawn = draw.choices(pairs, k=len(pairs))
+        before = sum(pair[0] for pair in drawn)
+        found.append(1.0 - sum(pair[1] for pair in drawn) / before if before else 0.0)
+    found.sort()
+    return found[int(0.025 * RESAMPLES)], found[int(0.975 * RESAMPLES)]
+
+
+def as_json(advice: Advice, block_size: int) -> dict[str, Any]:
+    """One row of `advice`."""
+    return {
+        "capacity_blocks": advice.capacity,
+        "capacity_tokens": advice.capacity * block_size,
+        "policy": advice.policy,
+        "saved_share": round(advice.saved, 4),
+        "saved_interval": None if advice.interval is None else [round(value, 4) for value in advice.interval],
+        "saved_tokens": advice.saved_tokens,
+        "lru_hit_ratio": round(advice.lru_hit_ratio, 4),
+        "hit_ratio": round(advice.hit_ratio, 4),
+        "lru_blocks_for_the_same": advice.like_lru,
+        "bound_saves": round(advice.room, 4),
+        "tried": {name: round(share, 4) for name, share in advice.tried.items()},
+        "why": advice.why,
+    }

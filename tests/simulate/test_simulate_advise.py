@@ -1,0 +1,126 @@
+"""`kvp advise`: a trace that a policy helps, one that none does, and a service's log read as a trace."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from kvpolicy.cli.main import main
+from tests.simulate.traces_for_tests import read, write
+
+
+def _tools_and_humans(path: Path) -> Path:
+    """Twenty sessions that call tools every 5 s, among eighty prompts that nobody sends again."""
+    draw, rows, fresh = random.Random(4), [], 10_000
+    for session in range(20):
+        start = draw.uniform(0, 100)
+        for turn in range(12):
+            ids = [1000 * session + k for k in range(4 + turn)]
+            rows.append(
+                {
+                    "at": start + 5.0 * turn,
+                    "owner": {"session": f"s{session}"},
+                    "tokens": 16 * len(ids),
+                    "hashes": ids,
+                    "answer": {"stop": "tool_use", "tool_calls": ["grep"], "output_tokens": 20},
+                }
+            )
+    for k in range(400):
+        fresh += 100
+        owner = {"session": f"once{k}"}
+        ids = list(range(fresh, fresh + 12))
+        rows.append(
+            {
+                "at": draw.uniform(0, 160),
+                "owner": owner,
+                "tokens": 16 * len(ids),
+                "hashes": ids,
+                "answer": {"stop": "end_turn", "output_tokens": 300},
+            }
+        )
+    rows.sort(key=lambda row: row["at"])
+    return write(path, [{"kvpolicy_trace": 1, "block_size": 16, "time_unit": "s"}, *rows])
+
+
+def _advice(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    assert main(["advise", *words, "--format", "json", "--jobs", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)["advice"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_policy_that_helps_is_named_with_what_it_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = _tools_and_humans(tmp_path / "t.jsonl")
+    (one,) = _advice(capsys, str(trace), "--capacity", "120", "--policy", "coding_agent", "--policy", "base")
+    assert one["policy"] == "coding_agent"
+    low, high = one["saved_interval"]  # type: ignore[misc]
+    assert 0.02 < low <= one["saved_share"] <= high <= 1.0  # type: ignore[operator]
+    assert one["hit_ratio"] > one["lru_hit_ratio"]  # type: ignore[operator]
+    assert one["tried"]["base"] < one["tried"]["coding_agent"] <= one["bound_saves"]  # type: ignore[index]
+    assert one["lru_blocks_for_the_same"] is None or one["lru_blocks_for_the_same"] > 120  # type: ignore[operator]
+
+
+def test_none_is_advised_where_everything_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = _tools_and_humans(tmp_path / "t.jsonl")
+    (one,) = _advice(capsys, str(trace), "--capacity", "100000")
+    assert one["policy"] is None and "fits" in str(one["why"])
+
+
+def test_none_is_advised_where_nothing_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"timestamp": 1000 * k, "input_length": 32, "output_length": 1, "hash_ids": [2 * k, 2 * k + 1]}
+        for k in range(90)
+    ]
+    trace = write(tmp_path / "m.jsonl", [{**row, "input_length": 1024} for row in rows])
+    (one,) = _advice(capsys, str(trace), "--capacity", "20", "--policy", "chat_rag")
+    assert one["policy"] is None and one["saved_tokens"] == 0
+
+
+def test_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = _tools_and_humans(tmp_path / "t.jsonl")
+    assert main(["advise", str(trace), "--capacity", "120,100000", "--policy", "coding_agent"]) == 0
+    said = capsys.readouterr().out
+    assert "coding_agent: " in said and "fewer tokens computed twice" in said and "none would help" in said
+
+
+def _logged(at: float, owner: str | None, tokens: int | None, tools: int = 0, model: str = "m") -> dict[str, object]:
+    spans = [{"kind": "system", "tokens": 64, "priority": 50}, {"kind": "turn", "tokens": None, "priority": 35}]
+    return {
+        "at": 1_700_000_000 + at,
+        "id": "x",
+        "tenant": "t",
+        "owner": owner,
+        "run": None,
+        "model": model,
+        "digest": "d",
+        "outcome": "done",
+        "seconds": 2.0,
+        "spans": spans,
+        "prompt_tokens": tokens,
+        "output_tokens": 10,
+        "tool_calls": tools,
+    }
+
+
+def test_a_decision_log_is_a_trace(tmp_path: Path) -> None:
+    rows = [
+        _logged(10, "a", 200, tools=1),
+        _logged(11, "b", 130),
+        _logged(9, None, 130),
+        _logged(12, "c", None),
+        _logged(20, "a", 330),
+        _logged(30, "a", 100),
+        _logged(40, "a", 140, model="n"),
+    ]
+    calls, facts = read(write(tmp_path / "log.jsonl", rows))
+    assert facts.form == "decision log" and facts.sessions == 2
+    assert [call.at for call in calls] == [0.0, 1.0, 10.0, 20.0, 30.0]
+    first, other, grown, anew, model = (list(call.hashes) for call in calls)
+    assert grown[: len(first)] == first and len(grown) == 330 // 64
+    assert not set(first) & set(other) and not set(anew) & set(grown) and not set(model) & set(anew)
+    assert calls[0].answer.stop == "tool_use" and calls[1].answer.stop == "end_turn"
+    assert [(s.kind, s.end) for s in calls[0].request.spans] == [("system", 64), ("turn", 200)]
+    assert any("2 rows" in notice.message for notice in facts.notices)
