@@ -14,6 +14,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from vllm import __version__
 
 from kvpolicy.request import Owner, Request
 from kvpolicy.simulate.closed.demand import schedule_of
@@ -46,12 +47,15 @@ class Seen:
 
     doubled: when vLLM first made a second copy of a block that is resident, as it does where all blocks of a prompt are
     there and the last has to be computed again for its logits. The model has one copy, so from then on memory differs.
+    short: when a request was first preempted. From 0.33 on, under priorities, one that preempts itself does not end its
+    step, and the model does as 0.32 does.
     """
 
     steps: list[Step] = field(default_factory=list)
     free: dict[float, int] = field(default_factory=dict)
     hits: dict[str, int] = field(default_factory=dict)
     doubled: float = inf
+    short: float = inf
     preempted: dict[str, int] = field(default_factory=dict)
 
 
@@ -112,7 +116,7 @@ def by_the_model(turns: list[Turn], blocks: int, chunk: int, seqs: int, queue: s
     def surveyed(names: Any, count: int) -> Any:
         task = next(task for task in engine.waiting if task.demand.names is names)
         if task.tokens % SIZE == 0 and survey(names, count + 1)[0] > count:
-            seen.doubled = min(seen.doubled, at)
+            seen.doubled = min(seen.doubled, round(at, 6))
         return survey(names, count)
 
     def scheduled(now: float) -> Any:
@@ -120,6 +124,8 @@ def by_the_model(turns: list[Turn], blocks: int, chunk: int, seqs: int, queue: s
         at = now
         seen.free[round(now, 6)] = engine.pool.available
         plan = schedule(now)
+        if engine.changed:
+            seen.short = min(seen.short, round(now, 6))
         for task in engine.admitted:
             seen.hits[task.id] = task.hits
         return plan
@@ -170,6 +176,7 @@ def by_vllm(turns: list[Turn], blocks: int, chunk: int, seqs: int, queue: str = 
         before = set(engine.scheduler.requests)
         seen.free[round(now, 6)] = engine.free
         planned = engine.step()
+        seen.hits = {**engine.hits, **seen.hits}  # those of the first time; 0.33 tells a resumed request like a new one
         if not planned:
             continue  # everybody in it was preempted: nothing runs, no time passes
         seen.steps.append((round(now, 6), dict(planned)))
@@ -180,7 +187,6 @@ def by_vllm(turns: list[Turn], blocks: int, chunk: int, seqs: int, queue: str = 
                 after = following[name]
                 assert after.pause is not None
                 heapq.heappush(events, (now + after.pause, tickets, after))
-    seen.hits = dict(engine.hits)
     seen.preempted = {name: request.num_preemptions for name, request in requests.items()}
     return seen
 
@@ -192,8 +198,9 @@ def test_the_model_schedules_as_vllm_does(seed: int, queue: str) -> None:
     blocks, chunk, seqs = draw.choice((16, 24, 40, 63)), draw.choice((64, 100, 512)), draw.choice((3, 8))
     turns = trace_of(seed, sessions=14, longest=blocks * SIZE - 60)
     model, vllm = by_the_model(turns, blocks, chunk, seqs, queue), by_vllm(turns, blocks, chunk, seqs, queue)
+    until = model.doubled if queue == "fcfs" or __version__.startswith("0.32") else model.short
     for mine, theirs in zip(model.steps, vllm.steps, strict=False):
-        if mine[0] >= model.doubled:
+        if mine[0] >= until:
             return
         assert mine == theirs
     assert len(model.steps) == len(vllm.steps)
