@@ -2,9 +2,11 @@
 
 The scenario of llm-d's tutorial on prefix-aware routing: engines with room for 300,000 tokens, groups of users with a
 system prompt of 6,000 tokens, questions of 1,000 tokens, answers of 1,000. Scaled to two cores: every number of tokens
-is divided by --scale and every time per token multiplied by it, so times, rates and what fits where are the tutorial's;
-no model runs. Engines prefill one prompt at a time and decode side by side. TTFT is the client's whole time less the
-engine's own decoding.
+is divided by --scale and every time per token multiplied by it, so what fits where and how long a prompt takes stay
+the same; then all times of the engines are multiplied by --stretch and the rate divided by it, so that nine Python
+processes keep up. No model runs. Engines prefill one prompt at a time and decode side by side. TTFT is the client's
+whole time less the engine's own decoding, as the clock measured it: engines' times in it are stretched, the gateway's
+are not.
 
     .venv/bin/python -m tests.cluster.demo [--seeds 1,2,3] [--json FILE]
 """
@@ -38,22 +40,15 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run it, print a table, write the JSON."""
     args = _parser().parse_args(words)
     scale, seeds = args.scale, [int(seed) for seed in args.seeds.split(",")]
-    scenario = Scenario(
-        args.groups, args.users, SYSTEM // scale, QUESTION // scale, OUTPUT // scale, args.rate, args.seconds
-    )
-    speed = [
-        "--prefill-s",
-        str(PREFILL_S * scale),
-        "--decode-s",
-        str(DECODE_S * scale),
-        "--overhead-s",
-        str(OVERHEAD_S),
-    ]
+    rate, slower = args.rate / args.stretch, args.stretch * scale
+    lengths = (SYSTEM // scale, QUESTION // scale, OUTPUT // scale)
+    scenario = Scenario(args.groups, args.users, *lengths, rate, args.seconds)
+    speed = f"--prefill-s {PREFILL_S * slower} --decode-s {DECODE_S * slower} --overhead-s {OVERHEAD_S * args.stretch}"
     sizes = ["--blocks", str(POOL // scale // BLOCK), "--block-size", str(BLOCK)]
     rows: list[dict[str, Any]] = []
     began = time.time()
     print(f"— {args.engines} simulated engines (no model runs), {scenario}", file=sys.stderr)
-    with engines(args.engines, [*sizes, *speed]) as cluster:
+    with engines(args.engines, [*sizes, *speed.split()]) as cluster:
         for seed in seeds:
             system, listed = prompts(scenario, seed), asks(scenario, seed)
             for arm in ARMS:
@@ -65,22 +60,28 @@ def main(words: Sequence[str] | None = None) -> int:
                 row |= {**figures(got), **duplicated(cluster)}
                 rows.append(row)
                 print(json.dumps(row), file=sys.stderr, flush=True)
+                if args.json:
+                    write(args, scenario, rows, began)
+    print(table(rows))
+    return 0
+
+
+def write(args: argparse.Namespace, scenario: Scenario, rows: Sequence[dict[str, Any]], began: float) -> None:
+    """All figures so far, with what they were measured on."""
+    scale, slower = args.scale, args.stretch * args.scale
     document = {
         "what": "simulated engines: real KV accounting and real processes, no model and no GPU",
-        "scale": {"tokens_divided_by": scale, "times_per_token_multiplied_by": scale},
+        "scale": {"tokens_divided_by": scale, "times_per_token_multiplied_by": slower, "stretched_by": args.stretch},
         "engines": {"count": args.engines, "pool_tokens": POOL // scale, "block_size": BLOCK},
-        "seconds_per_scaled_token": {"prefill": PREFILL_S * scale, "decode": DECODE_S * scale},
+        "seconds_per_scaled_token": {"prefill": PREFILL_S * slower, "decode": DECODE_S * slower},
         "scenario": {name: getattr(scenario, name) for name in scenario.__slots__},
         "policy": args.policy,
         "conditions": {"cores": os.cpu_count(), "load": os.getloadavg(), "began": began, "wall_s": time.time() - began},
         "runs": rows,
     }
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as out:
-            json.dump(document, out, indent=1)
-            out.write("\n")
-    print(table(rows))
-    return 0
+    with open(args.json, "w", encoding="utf-8") as out:
+        json.dump(document, out, indent=1)
+        out.write("\n")
 
 
 @contextmanager
@@ -164,8 +165,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=int, default=10, help="tokens are divided by it; default: 10")
     parser.add_argument("--groups", type=int, default=150, help="system prompts; default: 150")
     parser.add_argument("--users", type=int, default=5, help="users of each; default: 5")
-    parser.add_argument("--rate", type=float, default=16.0, help="requests a second; default: 16")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of arrivals a run; default: 30")
+    parser.add_argument("--rate", type=float, default=16.0, help="requests a second, unstretched; default: 16")
+    parser.add_argument("--stretch", type=float, default=2.0, help="engines are so many times slower; default: 2")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of arrivals a run; default: 40")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--policy", default="chat_rag")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")

