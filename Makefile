@@ -20,7 +20,7 @@ run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, 
 	@.venv/bin/kvp simulate claude-code --policy lru --policy coding_agent --policy belady-resident \
 		--capacity 1,2,5 --capacity-unit percent
 
-test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redis-ready .venv/prometheus-ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
+test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redis-ready .venv/prometheus-ready .venv/server-editors-ready ## ruff, mypy and every test, the language tests also with lark 1.2.2
 	@PYTHONPATH=$(OLD_LARK) $(PY) -c "import lark; print('— the language tests with lark', lark.__version__)"
 	@PYTHONPATH=$(OLD_LARK) KVPOLICY_EXPECT_LARK=1.2.2 $(PY) -m pytest -n $(WORKERS) tests/test_old_lark.py \
 		$(wildcard tests/language tests/policy tests/test_language*.py)
@@ -113,4 +113,11 @@ $(OLD_LARK)/ready: .venv/made
 	@command -v promtool >/dev/null || { echo "— set-up: prometheus, from the system's packages (once)"; \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus; } \
 		>.venv/prometheus.log 2>&1; } || echo "  that did not work (.venv/prometheus.log): those tests are skipped"
+	@touch $@
+
+# Editors that the tests of the language server start; without one, its test says so and is skipped.
+.venv/server-editors-ready: .venv/made
+	@command -v nvim >/dev/null && command -v emacs >/dev/null || { echo "— set-up: neovim and emacs, from the system's packages (once)"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq neovim emacs-nox elpa-eglot; } >.venv/editors.log 2>&1; } \
+		|| echo "  that did not work (.venv/editors.log): the tests that start them are skipped"
 	@touch $@
