@@ -61,8 +61,6 @@ SUITES = (
     Suite("live-0.32.0", "vLLM 0.32.0: a served model, over HTTP", "vllm/live", "vllm-0.32.0", 1500),
     Suite("clients", "aiperf 0.13.0: the gateway in front of a simulated engine", "clients", "aiperf-0.13.0"),
 )
-    Suite("clients", "aiperf 0.13.0 against the gateway in front of simulated engines", "clients", "aiperf-0.13.0"),
-)
 NOT_RUN = (
     "vLLM 0.33.0 served: there is no build of it for machines without a GPU",
     "vLLM on a GPU, tensor and data parallel ranks, several KV groups in a served model: this needs such a machine",
