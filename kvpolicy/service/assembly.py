@@ -73,7 +73,8 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     holding = Holding(planning, channels.send)
     together = Together(awaited, state, holding.happened, holding.let_go) if shared else None
     telling: Telling = Alone(state) if together is None else together
-    decisions = Decisions(policies, planning, holding, telling, mint, secret, clock)
+    block_size = next((each.block_size for each in config.upstream if each.block_size), 16)
+    decisions = Decisions(policies, planning, holding, telling, mint, secret, clock, block_size=block_size)
     residents = Residents(config.upstream, ENGINE, clock)
     doctor = Doctor(secret)
     watching = watchers(config, secret, clock)
@@ -82,7 +83,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     routing = Routing(config.routing, gateway.upstreams, awaited, residents, clock)
     stages.insert(1, routing)
     tokenizing = Tokenizing(gateway.upstreams, clock)
-    decisions.fetch, decisions.placed = tokenizing.fetch, residents.learn
+    decisions.fetch, decisions.placed = tokenizing.fetch, (residents.learn, doctor.placed)
     reloading = Reloading(policies, time.monotonic)
     lasting = LastingPolicies(awaited, policies)
     times = LastingTimes(awaited, state.learned, f"{config.store.prefix}@{socket.gethostname()}")
@@ -96,7 +97,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     mount(
         app,
         gateway,
-        make_routes(decisions, gateway.tenants, config.limits.body_bytes, channels.ask),
+        make_routes(decisions, gateway.tenants, config.limits.body_bytes, channels.ask, doctor.of_tenant),
         make_workflows(workflows, gateway.tenants, config.limits.header_bytes),
         make_admin(config.admin, policies, channels.release_all, reloading.reload),
     )

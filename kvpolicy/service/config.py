@@ -39,19 +39,19 @@ class _Section(BaseModel):
 
 
 class Upstream(_Section):
-    """An engine. url: its base address. carrier: how a request's directives reach it. channel: address of its control
-    channel, events: of its KV events with replay. models: names it serves; empty: any. ca_file: whom https is believed
-    (default: the system's list); cert_file, key_file: our own certificate, where the engine asks for one."""
+    """An engine. url: its base address; name: in metrics. channel: address of its control channel, channel_token_file:
+    what opens it; events: address of its KV events, replay: of those missed. models: names it serves; empty: any.
+    ca_file: whom https is believed (default: the system's list); cert_file, key_file: our own certificate, where the
+    engine asks for one."""
 
     url: Text
     name: str | None = None
-    carrier: Literal["kv_transfer_params", "vllm_xargs", "none"] = "vllm_xargs"
     channel: str | None = None
     channel_token_file: str | None = None
     events: str | None = None
     replay: str | None = None
     models: tuple[str, ...] = ()
-    block_size: Annotated[int, Field(ge=1)] | None = None  # None: asked from the engine
+    block_size: Annotated[int, Field(ge=1)] | None = None  # tokens; None: what its events say, 16 until then
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
@@ -219,7 +219,6 @@ class Config(_Section):
     trace: Trace = Trace()
     closed: tuple[str, ...] = CLOSED
     secret_file: str | None = None
-    trusted: bool = False  # clients behind this gateway may state events and spans for any owner of their tenant
 
     @property
     def open(self) -> bool:
