@@ -69,7 +69,7 @@ class Decisions:
         self.state, self.adapter = planning.state, planning.adapter
         self.mint, self.secret, self.clock, self.fetch = mint, secret, clock, fetch
         self.block_size = block_size
-        self.placed: Callable[[dialects.Conversation, Places, str | None], None] | None = None
+        self.placed: tuple[Callable[[dialects.Conversation, Places, str | None], None], ...] = ()
         self.sessions = Sessions()
         self.offsets = Offsets()
         self.gains = Gains()
@@ -234,8 +234,8 @@ class Decisions:
         salt = exchange.sent.get(SALT_FIELD)
 
         def found(places: Places) -> None:
-            if self.placed is not None:
-                self.placed(seen.conversation, places, salt)
+            for tell in self.placed:
+                tell(seen.conversation, places, salt)
             payload = self._payload(exchange, seen, places, self.clock())
             if payload is not None:
                 self.holding.hold(exchange, seen, payload)

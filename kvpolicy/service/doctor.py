@@ -1,8 +1,9 @@
 """The prefix doctor: where a session's prompt stops being the one before, and which part of it does that.
 
 A stage that compares the digests of a chain's units from turn to turn, and keyed fingerprints of its head: no text is
-kept. The text around the place is shown only in the answer to its own tenant, from its own request, where that asks for
-it (`x-kvp-doctor: show`). It never edits a prompt.
+kept. Where the engine's tokens are known, the notice says which token is the first to differ; `GET /v1/doctor` shows a
+tenant its own notices. The text around the place is shown only in the answer to its own tenant, from its own request,
+where that asks for it (`x-kvp-doctor: show`). It never edits a prompt.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from kvpolicy.service.exchange import Exchange
 from kvpolicy.service.meaning.dialects import Conversation, Unit
+from kvpolicy.service.meaning.offsets import Places
 from kvpolicy.service.seen import Seen
 
 VOLATILE, TOOL_ORDER, DIVERGED = "VOLATILE_PREFIX", "TOOL_ORDER_CHANGED", "HISTORY_DIVERGED"
@@ -22,8 +24,11 @@ MOST_CHAINS = 10_000
 AROUND = 24  # characters each side that a tenant may ask for
 PIECE = 8
 MOST_TEXT = 16_384
+MOST_TOKENS = 1024  # of a prompt's beginning that are compared one by one
 HEAD = ("system", "tools")
 ASKED = "x-kvp-doctor"
+
+_Key = tuple[str, str | None, str | None, str | None, str | None]  # tenant, session, agent, branch, model
 
 
 @dataclass(slots=True)
@@ -68,7 +73,10 @@ class Doctor:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret[:32]
         self.counts: Counter[str] = Counter()
-        self._last: OrderedDict[tuple[Any, ...], _Last] = OrderedDict()
+        self._last: OrderedDict[_Key, _Last] = OrderedDict()
+        self._tokens: OrderedDict[_Key, array[int]] = OrderedDict()  # keyed hashes of a chain's first tokens
+        self._waiting: OrderedDict[bytes, tuple[_Key, dict[str, Any] | None]] = OrderedDict()  # by newest unit
+        self._notices: OrderedDict[_Key, dict[str, Any]] = OrderedDict()
 
     async def enter(self, exchange: Exchange) -> None:
         """Compare it with its session's last prompt."""
@@ -81,10 +89,9 @@ class Doctor:
         text = _head_text(exchange, conversation)
         new = _Last(conversation.units, conversation.tool_digests, Fingerprint.of(text, self._secret))
         last = self._last.get(key)
-        self._last[key] = new
-        self._last.move_to_end(key)
-        while len(self._last) > MOST_CHAINS:
-            self._last.popitem(last=False)
+        _keep(self._last, key, new)
+        if conversation.units:
+            _keep(self._waiting, conversation.units[-1].digest, (key, None))
         if last is None:
             return
         found = compare(last.units, last.tools, new.units, new.tools)
@@ -98,18 +105,52 @@ class Doctor:
             "code": code,
             "kind": None if unit is None else unit.kind,
             "message": None if unit is None else unit.index,
+            "first_differing_token": None,
+            "session": owner.session,
+            "request": exchange.id,
         }
         exchange.notes[self.name] = told
+        _keep(self._notices, key, told)
+        if conversation.units:
+            _keep(self._waiting, conversation.units[-1].digest, (key, told))
         listed = exchange.answer_headers.get("x-kvp-warn")
         exchange.answer_headers["x-kvp-warn"] = code if not listed else f"{listed}, {code}"
         if code == VOLATILE and exchange.headers.get(ASKED) == "show":
             exchange.answer_headers[ASKED] = _shown(text, last.head.first_difference(new.head) * PIECE)
+
+    def placed(self, conversation: Conversation, places: Places, salt: str | None) -> None:
+        """The engine's tokens of a prompt are known: say where it differs from its chain's last."""
+        if places.tokens is None or not conversation.units:
+            return
+        key, told = self._waiting.pop(conversation.units[-1].digest, (None, None))
+        if key is None:
+            return
+        new = array("I", (self._hash(token) for token in places.tokens[:MOST_TOKENS]))
+        old = self._tokens.get(key)
+        _keep(self._tokens, key, new)
+        if told is not None and old is not None and (at := _common(old, new)) < MOST_TOKENS:
+            told["first_differing_token"] = at
+
+    def of_tenant(self, tenant: str, session: str | None = None) -> list[dict[str, Any]]:
+        """The newest notice of each of a tenant's chains."""
+        rows = [told for key, told in self._notices.items() if key[0] == tenant and session in (None, key[1])]
+        return rows[-1000:]
+
+    def _hash(self, token: int) -> int:
+        return int.from_bytes(blake2b(token.to_bytes(8, "big"), digest_size=4, key=self._secret).digest(), "big")
 
     def chunk(self, exchange: Exchange, data: bytes) -> None:
         """Answers are of no interest here."""
 
     def leave(self, exchange: Exchange, how: str) -> None:
         """Nor is how they end."""
+
+
+def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    while len(table) > MOST_CHAINS:
+        table.popitem(last=False)
 
 
 def compare(

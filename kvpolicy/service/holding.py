@@ -51,6 +51,7 @@ class Holding:
         self._by_id: dict[str, Held] = {}
         self._due: list[tuple[float, int, Held]] = []
         self._numbers = count()
+        self._plans = 0  # that are held
         self.counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -77,6 +78,7 @@ class Holding:
             if held.seen.conversation.model == model:
                 assert chains is not None
                 del chains[key]
+                self._plans -= 1
                 self._by_id.pop(held.exchange.id, None)
                 self.counts["let_go"] += 1
         if chains is not None and not chains:
@@ -99,6 +101,7 @@ class Holding:
             gone += self._owners.popitem(last=False)[1].values()
         for each in gone:
             self._by_id.pop(each.exchange.id, None)
+        self._plans += 1 - len(gone)
         self._by_id[exchange.id] = held
         self._time(held, seen.plan)
 
@@ -177,7 +180,7 @@ class Holding:
         held.valid_until = inf if made.valid_until is None else made.valid_until
         if held.valid_until < inf:
             heapq.heappush(self._due, (held.valid_until, next(self._numbers), held))
-        if len(self._due) > 64 + 4 * sum(map(len, self._owners.values())):
+        if len(self._due) > 64 + 4 * self._plans:
             self._due = [row for row in self._due if row[2].valid_until == row[0] and self._is_held(row[2])]
             heapq.heapify(self._due)
 

@@ -56,7 +56,7 @@ class LastingPolicies:
             if kept is not None and remembered == read:
                 self._take(name, kept.serial, kept.files)
             else:
-                await self._publish(self._policies.current(name))
+                await self._publish(self._policies.current(name), 0 if kept is None else kept.serial)
 
     def look(self) -> None:
         """Take up what others published. Never waits."""
@@ -86,14 +86,17 @@ class LastingPolicies:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _publish(self, version: Version) -> None:
+    async def _publish(self, version: Version, expect: int | None = None) -> None:
+        """expect: the serial that is to be in force now; what another replica put there meanwhile is taken instead."""
         kept = self._store.store.policy(version.name)
         files = files_of(version)
         if kept is None or dict(kept.files) != files:
-            told = await self._store.publish(version.name, files)
+            told = await self._store.publish(version.name, files, expect)
             if told.accepted and told.version is not None:
                 self._serials[version.name] = told.version.serial
                 self.counts["published"] += 1
+            elif told.version is not None:
+                self._take(version.name, told.version.serial, told.version.files)
         read = {"policy": version.name, "digest": self._policies.read_digest(version.name)}
         await self._store.keep(READ, OURS, version.name, read)
 

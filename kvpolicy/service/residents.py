@@ -25,6 +25,7 @@ from kvpolicy.service.meaning.offsets import Places
 GROUP = "kvpolicy.feeds"
 LOOK_S = 0.02
 MOST_NAMES = 200_000
+LIKELY = 16  # tokens a block, of an engine that has not told yet
 TIERS: Mapping[str, float] = {"gpu": 1.0, "cpu": 0.8, "disk": 0.5, "remote": 0.3}
 
 
@@ -111,9 +112,7 @@ class Residents:
         tokens = places.tokens
         if not self._feeds or tokens is None:
             return
-        sizes = {known.block_size for known in self.residency.workers.values()} - {None}
-        for size in sizes:
-            assert size is not None
+        for size in {known.block_size or LIKELY for known in self.residency.workers.values()}:
             ends = [
                 (end // size * size, unit.digest)
                 for unit, end in zip(conversation.units, places.ends, strict=True)

@@ -6,7 +6,7 @@ whatever a document says. Faults are JSON with the key and the mend.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -35,12 +35,12 @@ PLAN_EXAMPLES = [
 EVENT_EXAMPLES = [{"events": [{"event": "tool_call", "session": "s1", "tool": "grep", "call": "c1", "eta": "4s"}]}]
 
 
-async def nobody(_: str, __: Mapping[str, Any], ___: float) -> None:
-    """No engine can be asked."""
+Notices = Callable[[str, str | None], list[dict[str, Any]]]
 
 
-def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: Ask = nobody) -> APIRouter:
-    """The routes. most_bytes: of a body. ask: a question to an engine's control channel."""
+def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: Ask, notices: Notices) -> APIRouter:
+    """The routes. most_bytes: of a body. ask: a question to an engine's control channel. notices: of the prefix doctor,
+    of a tenant's session (None: of all)."""
     routes = APIRouter()
     desk = Desk(decisions, ask)
 
@@ -91,6 +91,10 @@ def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: As
     @routes.get("/v1/owners", summary="Owners for whom engines hold something by our plans")
     async def get_owners(request: Request, session: str | None = None, run: str | None = None) -> Response:
         return _json({"owners": desk.owners(who(request), session, run)})
+
+    @routes.get("/v1/doctor", summary="Prompts that do not go on as the ones before them, and where they differ")
+    async def get_notices(request: Request, session: str | None = None) -> Response:
+        return _json({"notices": notices(who(request).name, session)})
 
     return routes
 

@@ -7,6 +7,7 @@ Without a pin, an engine is worth the tokens that it has, by their tier, less th
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 
@@ -37,6 +38,7 @@ class Routing:
         self._settings, self._upstreams, self._store = settings, upstreams, store
         self._residents, self._clock = residents, clock
         self.counts: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def enter(self, exchange: Exchange) -> None:
         """Say which engines are best."""
@@ -73,10 +75,19 @@ class Routing:
         if seen is None or how != DONE or exchange.upstream is None or len(self._upstreams.engines) < 2:
             return
         if wants_same_worker(seen) and (session := session_of(seen)) is not None:
-            pin = self._store.store.pin(
-                seen.arrived.owner.tenant, session, exchange.upstream, self._settings.pin_s, move=True
-            )
-            self.counts["pinned" if pin.fresh else "kept"] += 1
+            pinning = self._pin(seen.arrived.owner.tenant, session, exchange.upstream)
+            try:
+                task = asyncio.get_running_loop().create_task(pinning)
+            except RuntimeError:  # no loop runs
+                asyncio.run(pinning)
+                return
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pin(self, tenant: str, session: str, url: str) -> None:
+        """Beside the answer: nobody waits for the store."""
+        pin = await self._store.pin(tenant, session, url, self._settings.pin_s, move=True)
+        self.counts["pinned" if pin.fresh else "kept"] += 1
 
     def _takes(self, engine: Engine) -> bool:
         """Whether a pinned session goes to its engine, or elsewhere for once."""

@@ -51,7 +51,8 @@ class Seen:
         read = chosen.version.policy.selectable
         names = (*_ALWAYS, *(name for name in _WHERE_READ if name in read))
         named = any(getattr(context, name) is not None for name in names)
-        self.stated = named or bool(said.marks or said.events or said.policy)
+        marked = any(unit.mark for unit in conversation.units)
+        self.stated = named or marked or bool(said.marks or said.events or said.policy)
         self.request: Request | None = None
         self.plan: Plan | None = None
         self.reader: AnswerReader | None = None

@@ -102,13 +102,13 @@ class Together:
         self._store = store
         self._replica = _Replica(store.store, state, self._applied)
         self._happened, self._left = happened, left
-        self._mine: set[str] = set()  # requests that run here
+        self._mine: set[str] = set()  # how ids of this process's requests begin
         self._events: dict[str, tuple[Owner, ...] | None] = {}  # of ours on their way, by key
         self.counts: Counter[str] = Counter()
 
     async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
         """See `Telling`."""
-        self._mine.add(request.id)
+        self._mine.add(_process(request.id))
         told = None if results is None else list(results)[:_MOST]
         return await self._tell(request_record(request, now, told))
 
@@ -134,14 +134,12 @@ class Together:
         self, request: Request, now: float, calls: Sequence[ToolCall], finished: bool | None, output: int | None
     ) -> tuple[Owner, ...]:
         """See `Telling`."""
-        self._mine.discard(request.id)
         told = answer_record(request, now, tool_calls=list(calls)[:_MOST], finished=finished, output_tokens=output)
         self._store.store.append(told)
         return self.apply_news()
 
     def cancel(self, request: Request, now: float) -> tuple[Owner, ...]:
         """See `Telling`."""
-        self._mine.discard(request.id)
         self._store.store.append(cancel_record(request, now))
         return self.apply_news()
 
@@ -172,10 +170,15 @@ class Together:
             self.counts["foreign"] += 1
             at = record.at if record.at is not None else 0.0
             self._happened(Event(at, str(body["event"]), dict(body["attributes"])), changed)
-        elif record.kind == "request" and body.get("id") not in self._mine:
+        elif record.kind == "request" and _process(str(body.get("id"))) not in self._mine:
             self.counts["foreign"] += 1
             model = body.get("model")
             self._left(record.owner, model if isinstance(model, str) else None)
+
+
+def _process(request_id: str) -> str:
+    """Whose request it is: the proxy begins all ids of one process alike."""
+    return request_id.rpartition("-")[0]
 
 
 class _Replica(Replica):

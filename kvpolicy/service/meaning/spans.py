@@ -16,6 +16,7 @@ from kvpolicy.service.meaning.dialects import Conversation, Unit
 from kvpolicy.service.meaning.offsets import Places
 
 POSITION_UNKNOWN = "POSITION_UNKNOWN"
+CACHE_MARK = "cache_mark"  # the name of a span that ends at a client's own mark and has no other
 MOST_SPANS = 2048
 
 
@@ -74,6 +75,8 @@ def _facts(units: Iterable[Unit]) -> Mapping[str, object]:
         values = {getattr(unit, name) for unit in listed}
         if len(values) == 1 and (value := values.pop()) is not None:
             facts[name] = value
+    if listed and listed[-1].mark:  # the client's provider would cache up to here: a span of its own ends here
+        facts.setdefault("name", CACHE_MARK)
     return facts
 
 

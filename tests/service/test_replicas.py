@@ -1,0 +1,131 @@
+"""Several gateways over one Redis: they agree on runs, policies, workflows, salts; and go on where Redis does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.through import Through, until
+from tests.simulated.running import running
+from tests.store.servers import BINARY, Server
+
+pytestmark = pytest.mark.skipif(BINARY is None, reason="redis-server is not installed")
+
+CALLS = [{"id": "c1", "type": "function", "function": {"name": "grep", "arguments": "{}"}}]
+LONG = " ".join(f"word{number}" for number in range(200))
+
+
+class Replicas:
+    """Gateways over one Redis in front of one engine."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.stack, self.folder = stack, folder
+        self.redis = Server(folder / "redis").start()
+        stack.callback(self.redis.kill)
+        self.channel = f"unix:{folder}/channel"
+        self.engine = stack.enter_context(
+            running("engine", "--blocks", "400", "--decode-s", "0.0005", "--channel", self.channel)
+        )
+        self.settings = folder / "kvp.toml"
+        self.settings.write_text(
+            f'[[upstream]]\nurl = "{self.engine}"\nchannel = "{self.channel}"\n[store]\nredis = "{self.redis.url}"\n'
+        )
+
+    def start(self) -> Through:
+        """One more."""
+        at = self.stack.enter_context(running("serve", "--config", str(self.settings)))
+        return Through(at, self.engine)
+
+
+@contextmanager
+def replicas(folder: Path) -> Iterator[Replicas]:
+    with ExitStack() as stack:
+        yield Replicas(stack, folder)
+
+
+def ask(gateway: Through, session: str, messages: list[dict[str, Any]], **reply: Any) -> httpx.Response:
+    body = {"model": "sim", "messages": messages, "max_tokens": 8, **reply}
+    headers = {"x-session-id": session}
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+    assert answer.status_code == 200
+    return answer
+
+
+def cached(answer: httpx.Response) -> int:
+    return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def phase_by_plan(gateway: Through, session: str) -> int | None:
+    """What this replica's state makes of a turn of the session: coding_agent ranks it 60 while its tool runs."""
+    row = {"id": "probe", "owner": {"session": session}, "model": "m", "block_size": 16, "tokens": 64,
+           "spans": [{"kind": "turn", "start": 0, "end": 64}]}  # fmt: skip
+    rows = httpx.post(f"{gateway.url}/v1/plan", json={"request": row}, timeout=30).json()["directives"]
+    return rows[0]["priority"] if rows else None
+
+
+def test_replicas_agree_also_with_one_that_starts_later(tmp_path: Path) -> None:
+    with replicas(tmp_path) as made:
+        one, two = made.start(), made.start()
+        messages = [{"role": "system", "content": LONG}, {"role": "user", "content": "find it"}]
+        first = ask(one, "s", messages, sim_reply={"content": "let me look", "tool_calls": CALLS})
+        # the tool call that one saw pass is known to two
+        assert one.phase("tool_pause", "s") == "tool_pause"
+        assert until(lambda: phase_by_plan(two, "s"), 60) == 60
+        # an event that is told two reaches what one holds
+        event = {"event": "tool_result", "session": "s", "call": "c1"}
+        hints = httpx.post(f"{two.url}/v1/events", json=event, timeout=30).json()["hints"]
+        assert hints[0]["status"] == "accepted"
+        assert one.phase("running", "s") == "running"
+        # the next request may go to two: salts are the same, and one lets go
+        messages += [first.json()["choices"][0]["message"], {"role": "tool", "tool_call_id": "c1", "content": "found"}]
+        assert cached(ask(two, "s", messages)) >= 200
+        assert until(lambda: len(one.owners("s")), 0) == 0
+        assert until(lambda: len(two.owners("s")), 1) == 1
+        # policies and workflows
+        pushed = {"name": "coding_agent", "text": "policy pushed\nturn { priority: 77 }\n"}
+        assert httpx.post(f"{one.url}/admin/policies", json=pushed, timeout=30).status_code == 200
+        assert until(lambda: phase_by_plan(two, "t"), 77) == 77
+        graph = {"nodes": ["a", "b"], "edges": [["a", "b"]]}
+        assert httpx.put(f"{two.url}/v1/workflows/w", json=graph, timeout=30).status_code == 201
+        late = made.start()
+        assert phase_by_plan(late, "t") == 77
+        assert until(lambda: httpx.get(f"{late.url}/v1/workflows/w", timeout=30).status_code, 200) == 200
+        assert until(lambda: httpx.get(f"{one.url}/v1/workflows/w", timeout=30).status_code, 200, 15) == 200
+        back = httpx.post(f"{two.url}/admin/policies", json={"name": "coding_agent", "rollback": 1}, timeout=30)
+        assert back.status_code == 200
+        assert until(lambda: phase_by_plan(one, "t"), None) is None
+
+
+def test_decisions_go_on_while_redis_hangs_and_when_it_is_gone(tmp_path: Path) -> None:
+    with replicas(tmp_path) as made:
+        one = made.start()
+        messages = [{"role": "system", "content": LONG}, {"role": "user", "content": "find it"}]
+        ask(one, "a", messages)
+        made.redis.hang()
+        for number in range(5):
+            answer = ask(one, f"hung-{number}", messages)
+            assert "policy=" in answer.headers["x-kvp-decision"]
+            assert cached(answer) >= 200  # the same salt as before
+        assert one.counter("kvpolicy_replicas_total", what="late") >= 1
+        assert one.phase("human_pause", "hung-4") in ("human_pause", "idle", "running")
+        made.redis.go_on()
+        made.redis.kill()
+        for number in range(3):
+            assert "policy=" in ask(one, f"gone-{number}", messages).headers["x-kvp-decision"]
+        assert until(lambda: len(one.owners("gone-2")), 1) == 1
+        made.redis.start()
+
+        def healed() -> bool:  # it tells the new server what was in force
+            with made.redis.client() as client:
+                return any(b":v:" in key for key in client.keys("*"))
+
+        assert until(healed, True)
+        pushed = {"name": "coding_agent", "text": "policy pushed\nturn { priority: 77 }\n"}
+        assert httpx.post(f"{one.url}/admin/policies", json=pushed, timeout=30).status_code == 200
+        two = made.start()
+        assert until(lambda: phase_by_plan(two, "t"), 77) == 77
