@@ -1,6 +1,6 @@
 """A bound on what any order of eviction can save, in seconds, where blocks differ in cost and CPU memory lies below.
 
-Between two uses a block is kept on the GPU (it saves what computing it costs, which grows with its place in the prompt),
+Between two uses a block is kept on the GPU (saving what computing it costs, which grows with its place in the prompt),
 below it (it saves that less the reload), or not at all. At every call the blocks that wait must fit beside the running
 request's. Each of these limits gets a price, and then every block decides for itself; whatever the prices, the sum of
 the gains and of the rent for all the room is at least what the best order saves (weak duality of the linear program:
@@ -21,7 +21,7 @@ from kvpolicy.simulate.oracle import NEVER, History
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds for a block: `compute_s` and, for each block before it in the prompt, `deeper_s` more; `reload_s` from the
+    """Seconds for a block: `compute_s` and, for each block before it, `deeper_s` more; `reload_s` from the
     tier below. Defaults: 16 tokens of Llama-3.1-8B on an H100 (25.8 us a token, fitted to measured steps), attention
     after the formula 4 · layers · width · n · p at half of 989 TFLOP/s, 2 MiB over 50 GB/s."""
 

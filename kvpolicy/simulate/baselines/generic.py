@@ -56,6 +56,8 @@ def _library() -> Any:
         import libcachesim
     except ImportError:
         raise InputFault("arc, s3fifo, lirs and 2q are libCacheSim's: pip install 'kvpolicy[bench]'") from None
+    if not hasattr(libcachesim, "Request"):
+        raise InputFault(f"{libcachesim.__file__} is another module than libCacheSim")
     return libcachesim
 
 
