@@ -51,7 +51,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
             "kvpolicy.client",
         }
     ),
-    frozenset({"kvpolicy.simulated", "kvpolicy.listening"}),
+    frozenset({"kvpolicy.simulated", "kvpolicy.listening", "kvpolicy.record"}),
     frozenset({"kvpolicy.service", "kvpolicy.cli", "kvpolicy.lsp", "kvpolicy.__main__"}),
 )
 SHELVES = {"kvpolicy.grammar", "kvpolicy.policies", "kvpolicy.adapters"}

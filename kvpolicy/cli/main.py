@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "replay": "step a timeline through the embedded engine",
     "simulate": "replay a trace under policies, beside LRU and the bounds",
     "trace": "get and describe public traces",
+    "record": "make a trace without text out of logs of real traffic",
     "bench": "measure policies with seeds and intervals, and write the report",
     "advise": "which policy would help a trace, and by how much",
     "graph": "a workflow with the steps to each node's next use",

@@ -13,6 +13,7 @@ from kvpolicy.faults import InputFault
 
 GROUP = "kvpolicy.workflows"
 
+
 def readable(source: object) -> object:
     """What `Graph.build` takes: the source itself, or what its framework's adapter makes of it. Raises InputFault where
     the adapter cannot."""

@@ -6,7 +6,7 @@ hooks, and neither is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 from kvpolicy.client.once import warn_once
@@ -15,6 +15,7 @@ from kvpolicy.client.wire import headers
 from kvpolicy.faults import InputFault
 
 Client = TypeVar("Client")
+Note = Callable[[Any], None]
 _DEEPEST = 4  # clients within clients
 # Where known objects keep the client that they call with: SDKs, then frameworks' models.
 _WITHIN = ("_client", "client", "root_client", "root_async_client", "_async_client", "async_client", "_aclient")
@@ -97,6 +98,12 @@ def annotate(client: Client) -> Client:
     inside. Calls to another address than the client's own (a redirect) are left alone; a client annotated twice is
     annotated once. Raises InputFault where no such client is found in it.
     """
+    return hooked(client, stamp, unstamp)
+
+
+def hooked(client: Client, note: Note, elsewhere: Note | None = None) -> Client:
+    """The client itself, which gives each request to `note` before it is sent; one to another address than its own to
+    `elsewhere`. Neither may raise. Raises InputFault as `annotate` does."""
     found = list(_http_clients(client, _DEEPEST, set()))
     if not found:
         raise InputFault(
@@ -104,7 +111,7 @@ def annotate(client: Client) -> Client:
             "kvpolicy.client.transport.Transport, or use kvpolicy.base_url"
         )
     for one in found:
-        _hook(one)
+        _hook(one, note, elsewhere)
     return client
 
 
@@ -123,25 +130,25 @@ def _http_clients(holder: Any, depth: int, seen: set[int]) -> Iterator[Any]:
         yield from _http_clients(inner, depth - 1, seen)
 
 
-def _hook(client: Any) -> None:
+def _hook(client: Any, note: Note, elsewhere: Note | None) -> None:
     hooks = client.event_hooks
     told = list(hooks.get("request", ()))
-    if any(getattr(hook, "of_kvpolicy", False) for hook in told):
+    if any(getattr(hook, "of_kvpolicy", None) == note for hook in told):
         return
     own = _origin(client.base_url)
     awaited = hasattr(client, "aclose")
 
     def sync_hook(request: Any) -> None:
         if own is None or _origin(request.url) == own:
-            stamp(request)
-        else:
-            unstamp(request)  # a redirect carries the first request's headers along
+            note(request)
+        elif elsewhere is not None:  # a redirect carries the first request's headers along
+            elsewhere(request)
 
     async def async_hook(request: Any) -> None:
         sync_hook(request)
 
     hook: Any = async_hook if awaited else sync_hook
-    hook.of_kvpolicy = True
+    hook.of_kvpolicy = note
     client.event_hooks = {**hooks, "request": [*told, hook]}
 
 

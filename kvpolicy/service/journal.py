@@ -76,6 +76,7 @@ class Journal:
             "digest": seen.chosen.version.digest[:16],
             "mode": seen.chosen.mode,
             "units": len(seen.conversation.units),
+            "prefix": [unit.digest[:8].hex() for unit in seen.conversation.units],  # keyed and chained: no text
             "spans": [_span(d) for d in directives],
             "warned": exchange.answer_headers.get("x-kvp-warn", "").split(", ")
             if "x-kvp-warn" in exchange.answer_headers
