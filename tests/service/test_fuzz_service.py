@@ -66,7 +66,7 @@ def test_every_operation_takes_anything(at: str) -> None:
 
 
 @pytest.mark.parametrize("path", [PATH, "/v1/completions", "/v1/responses", "/v1/messages"])
-@settings(max_examples=15 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_model_requests_of_any_shape(at: str, path: str, data: st.DataObject) -> None:
     plain = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=8) | st.floats(allow_nan=False)
@@ -161,7 +161,7 @@ HEADER = st.tuples(
 )
 
 
-@settings(max_examples=40 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(headers=st.lists(HEADER, max_size=6), body=st.binary(max_size=40), ours=st.booleans())
 def test_any_headers(
     edge: tuple[str, Any, Upstream], headers: list[tuple[bytes, bytes]], body: bytes, ours: bool
@@ -178,7 +178,7 @@ def test_any_headers(
     assert until(lambda: made.proxy.running == 0)
 
 
-@settings(max_examples=40 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.binary(max_size=300) | st.binary(max_size=200).map(lambda b: b"GET / HTTP/1.1\r\n" + b))
 def test_any_bytes(edge: tuple[str, Any, Upstream], data: bytes) -> None:
     found, made, _ = edge
@@ -189,7 +189,7 @@ def test_any_bytes(edge: tuple[str, Any, Upstream], data: bytes) -> None:
 # --- engines --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     data=st.binary(max_size=200)
     | st.tuples(

@@ -87,7 +87,8 @@ class Sessions:
         if not new and chain.tips and chain.head == conversation.head and not set(chain.tips) & set(digests):
             compacted = len(digests) < chain.units
             diverged = self._agreeing(chain, conversation)
-        chain.seen, chain.requests = now, chain.requests + 1
+        again = not new and chain.tips == tuple(digests[-1:])  # an unanswered prompt, sent once more: the same turn
+        chain.seen, chain.requests = now, chain.requests + (not again)
         chain.model, chain.head, chain.units = conversation.model, conversation.head, len(digests)
         chain.tools = conversation.tool_digests
         self._tip(tenant, chain, digests[-1:])

@@ -1,0 +1,72 @@
+"""A client that tries again asks for the same turn of the same run: nothing is counted or kept twice, nothing is sent
+by ourselves, and two at once are one to the engine's claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import openai
+import orjson
+import pytest
+
+from tests.service.test_edge_failing_open import ANSWER, TOKENS, assembled, reply, stage
+from tests.service.test_edge_passing import CHAT, PATH, until
+from tests.service.upstream import Asked, upstream
+
+
+def failing(times: int) -> Any:
+    left = [times]
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.line.startswith("POST /tokenize"):
+            writer.write(reply(orjson.dumps({"count": len(TOKENS), "tokens": TOKENS})))
+        elif left[0]:
+            left[0] -= 1
+            writer.write(b"HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n")
+        else:
+            writer.write(reply(ANSWER))
+
+    return answer
+
+
+@pytest.mark.parametrize("session", [None, "s1"])
+def test_the_sdks_own_retries_are_one_turn(session: str | None) -> None:
+    headers = {} if session is None else {"x-session-id": session}
+    with upstream(failing(2)) as engine, assembled(engine.url) as (at, made):
+        client = openai.OpenAI(base_url=f"{at}/v1", api_key="x", max_retries=2, default_headers=headers)
+        assert client.chat.completions.create(**CHAT).choices[0].message.content == "so"
+        asked = [each for each in engine.asked if PATH in each.line]
+        assert [each.named("x-stainless-retry-count") for each in asked] == [["0"], ["1"], ["2"]]
+        assert len({orjson.loads(each.body)["cache_salt"] for each in asked}) == 1
+        decisions = stage(made, "decisions")
+        assert until(lambda: len(decisions.holding) == 1)
+        ((_, (held,)),) = decisions.holding.all()
+        assert held.request.attributes["turn"] == 1
+        rows = httpx.get(f"{at}/v1/owners").json()["owners"]
+        assert [row["session"] for row in rows] == [session or rows[0]["session"]]
+
+
+def test_two_at_once_under_one_key_are_told_to_the_engine_as_one() -> None:
+    """Both go out, as without us; the engine learns that they are one by the key."""
+
+    async def slow(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if not asked.line.startswith("POST /tokenize"):
+            await asyncio.sleep(0.3)
+            writer.write(reply(ANSWER))
+        else:
+            writer.write(reply(orjson.dumps({"count": len(TOKENS), "tokens": TOKENS})))
+
+    with upstream(slow) as engine, assembled(engine.url) as (at, made):
+        headers = {"idempotency-key": "k1", "x-session-id": "s1"}
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(lambda _: httpx.post(at + PATH, json=CHAT, headers=headers, timeout=30), range(2)))
+        assert [answer.content for answer in answers] == [ANSWER, ANSWER]
+        decisions = stage(made, "decisions")
+        ((_, (held,)),) = decisions.holding.all()
+        assert held.request.attributes["turn"] == 1
+        assert held.request.key == "k1"
+        assert len([each for each in engine.asked if PATH in each.line]) == 2
