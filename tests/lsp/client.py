@@ -83,9 +83,9 @@ class Client:
 
     def answer(self, number: object) -> Json:
         """The whole answer to a request."""
-        while number not in self._answers:
+        while (key := json.dumps(number)) not in self._answers:
             self.take()
-        return self._answers.pop(number)
+        return self._answers.pop(key)
 
     def request(self, method: str, params: object) -> Any:
         """A request and its result; an error fails."""
@@ -113,7 +113,7 @@ class Client:
             self.asked.append(message)
             self.send({"jsonrpc": "2.0", "id": message["id"], "result": None})
         elif "id" in message:
-            self._answers[message["id"]] = message
+            self._answers[json.dumps(message["id"])] = message
         elif message.get("method") == "textDocument/publishDiagnostics":
             params = message["params"]
             row = (params.get("version"), params["diagnostics"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kvpolicy.cli.main import main
 from tests.lsp.client import Client
 from tests.lsp.texts import bad, text_of
 
@@ -27,7 +28,10 @@ def test_what_the_server_can_do(shared: Client) -> None:
     assert shared.initialized["serverInfo"]["name"] == "kvp"
 
 
-def test_the_codes_are_those_of_kvp_check(shared: Client) -> None:
+def test_the_codes_are_those_of_kvp_check(
+    shared: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(shared.folder)
     for path in bad():
         for other in path.parent.glob("*.kvp"):
             (shared.folder / other.name).write_bytes(other.read_bytes())
@@ -36,11 +40,8 @@ def test_the_codes_are_those_of_kvp_check(shared: Client) -> None:
             text = text_of(path)
         except UnicodeDecodeError:
             continue  # no editor has such a text
-        said = subprocess.run(
-            [sys.executable, "-m", "kvpolicy", "check", path.name, "--format", "json"],
-            cwd=shared.folder, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        rows = [d for file in json.loads(said.stdout)["files"] for d in file["diagnostics"]]
+        main(["check", path.name, "--format", "json"])
+        rows = [d for file in json.loads(capsys.readouterr().out)["files"] for d in file["diagnostics"]]
         told = shared.open(path.name, text)
         assert sorted(d["code"] for d in told) == sorted(d["code"] for d in rows), path.name
         if all(d["message"].isascii() for d in rows):

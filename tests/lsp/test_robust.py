@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.fuzz.damage import document
 from tests.lsp.client import PATIENCE_S, Client
 
 
@@ -57,6 +59,31 @@ def test_a_request_that_cannot_be_read_is_answered(shared: Client) -> None:
     for line, character in ((-1, 0), (0, -5), (2**31 - 1, 2**31 - 1)):
         told = shared.answer(shared.begin("textDocument/hover", shared.at("edges.kvp", line, character)))
         assert "result" in told or "error" in told
+    _lives(shared)
+
+
+def test_damaged_messages(shared: Client) -> None:
+    """Messages of a session with pieces lost, doubled, renamed, of the wrong type: each request is answered."""
+    chance = Random(11)
+    shared.open("damaged.kvp", "turn { priority: 3 }")
+    for number in range(120):
+        method = chance.choice(("hover", "completion", "rename", "codeAction", "formatting", "didChange", "didOpen"))
+        params = {
+            **shared.at("damaged.kvp", 0, 8),
+            "newName": "x",
+            "context": {"diagnostics": []},
+            "contentChanges": [],
+        }
+        message = {"jsonrpc": "2.0", "id": 10_000 + number, "method": f"textDocument/{method}", "params": params}
+        changed = document(chance, message, 1)
+        if isinstance(changed, dict) and type(changed.get("id")) is int and isinstance(changed.get("method"), str):
+            known = changed["method"].startswith("textDocument/") and not changed["method"][13:].startswith("did")
+            if "jsonrpc" in changed and "params" in changed and known and abs(changed["id"]) < 1 << 31:
+                shared.send(changed)
+                if changed["jsonrpc"] == "2.0":
+                    shared.answer(changed["id"])
+                continue
+        shared.send(changed)
     _lives(shared)
 
 
