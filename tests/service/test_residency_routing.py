@@ -47,7 +47,7 @@ def test_a_conversation_goes_back_to_the_engine_that_has_it(tmp_path: Path, even
             for url, (live, replay) in zip(engines, ports, strict=True)
         )
         settings = tmp_path / "kvp.toml"
-        settings.write_text(f"{rows}[routing]\nload_tokens = 64\n")
+        settings.write_text(f"{rows}[routing]\nload_tokens = 64\n[limits]\ndecide_within_s = 5.0\n")
         at = stack.enter_context(running("serve", "--config", str(settings)))
         gateway = Through(at, engines[0])
         # The first engine is busy, so the conversation begins at the second.
