@@ -33,13 +33,17 @@ ABLATIONS: Mapping[str, str | None] = {
 
 @dataclass
 class Level:
-    """What one level showed. trunk: the least share of the trunk found on the GPU by any of its calls; lost: blocks of
-    pruned branches that were resident anywhere at a call while others waited, the most at once; waiting: live branches
-    at the barrier; ready: how many of them were whole on the GPU as the join began; found: how many were whole in some
-    tier when their own call of the join came, ready_then: on the GPU."""
+    """What one level showed.
+
+    trunk: the least share of the trunk found on the GPU by any of its calls. lost, lost_below: blocks of pruned branches
+    that were on the GPU, or below it, at a call while others waited, the most at once. waiting: live branches at the
+    barrier. ready: how many of them were whole on the GPU as the join began. found: how many were whole in some tier
+    when their own call of the join came; ready_then: on the GPU.
+    """
 
     trunk: float = 1.0
     lost: int = 0
+    lost_below: int = 0
     waiting: int = 0
     ready: int = 0
     ready_then: int = 0
@@ -81,7 +85,8 @@ def play(text: str | None, trunk: int, seed: int = 7, others: int = 60) -> tuple
                 level.ready_then += tier == "gpu"
                 level.found += tier is not None
             level.trunk = min(level.trunk, search.trunk_share(replay, call))
-            level.lost = max(level.lost, search.lost(replay, depth, call))
+            on_gpu, below = search.lost(replay, depth, call)
+            level.lost, level.lost_below = max(level.lost, on_gpu), max(level.lost_below, below)
         replay.feed(call)
         call.before = before
     replay.end()
@@ -163,14 +168,17 @@ class _Search:
             return None
         return "gpu" if tiers == {"gpu"} else "lower"
 
-    def lost(self, replay: Replay, depth: int, call: Call) -> int:
-        """Blocks of this level's pruned branches that are resident anywhere."""
-        found = 0
+    def lost(self, replay: Replay, depth: int, call: Call) -> tuple[int, int]:
+        """Blocks of this level's pruned branches that are on the GPU, and below it."""
+        found = [0, 0]
         for branch, at in self._pruned.items():
             if branch.split(".")[1] == str(depth) and at < call.at:
                 hashes, start = self._own[branch]
-                found += max(replay.steering.pool.match(hashes) - start, 0)
-        return found
+                at_block = 0
+                for end, view in replay.steering.pool.stretches(hashes, len(hashes)):
+                    found[view.tier != "gpu"] += max(end - max(at_block, start), 0)
+                    at_block = end
+        return found[0], found[1]
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ def test_the_trunk_stands_losers_are_gone_and_nothing_is_computed_again(trunk: i
     assert len(levels) == 3
     for level in levels:
         assert level.trunk >= 0.99
-        assert level.lost == 0  # no block of the one that was given up, in any tier, while the others wait
+        assert level.lost == 0  # no block of the one that was given up is on the GPU while the others wait
+        assert level.lost_below <= 80  # in CPU memory it is the first to leave, once somebody needs the room
         assert level.waiting == level.found == LIVE  # all are there when they are read again
         assert level.ready >= 3  # as many as the GPU has room for are back as the join begins
     assert tally.recomputed_tokens == 0
