@@ -6,11 +6,20 @@ dropped, and open texts are kept by `documents`.
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidRequest, JsonRpcServerNotInitialized
 from pygls.protocol import LanguageServerProtocol, lsp_method
+
+from kvpolicy.faults import KvpError
+from kvpolicy.lsp.rename import Refused
+
+REQUEST_FAILED = -32803
+T = TypeVar("T")
 
 
 class Protocol(LanguageServerProtocol):
@@ -65,3 +74,16 @@ class Protocol(LanguageServerProtocol):
     def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> Any:
         """A text was closed."""
         yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+
+
+def or_fault(make: Callable[[], T]) -> T:
+    """An answer, or what the editor shows instead."""
+    try:
+        return make()
+    except (Refused, KvpError) as fault:
+        raise JsonRpcException(str(fault), code=REQUEST_FAILED) from None
+    except Exception as fault:  # a fault of ours is one sentence, and the server goes on
+        if os.environ.get("KVPOLICY_DEBUG"):
+            logging.getLogger(__name__).exception("answering")
+        message = f"internal fault, please report it: {type(fault).__name__}: {fault}"
+        raise JsonRpcException(message, code=REQUEST_FAILED) from None

@@ -18,22 +18,18 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from kvpolicy import __version__
-from kvpolicy.faults import KvpError
 from kvpolicy.lsp import answers
 from kvpolicy.lsp.checking import Checker, Result
 from kvpolicy.lsp.documents import Document, normal, path_of
 from kvpolicy.lsp.lines import Lines
 from kvpolicy.lsp.project import Project, View, unread
-from kvpolicy.lsp.protocol import Protocol
-from kvpolicy.lsp.rename import Refused
+from kvpolicy.lsp.protocol import Protocol, or_fault
 from kvpolicy.lsp.streams import Output, converse
 from kvpolicy.lsp.told import told
 
-REQUEST_FAILED = -32803
 TRIGGERS = [".", ":", "[", "(", "{", "=", ","]
 _OFTEN = 50_000  # new objects after which garbage is looked for
 _SWITCH_S = 0.001  # how long a thread may keep another waiting
@@ -58,7 +54,7 @@ class Server(LanguageServer):
         if document is None:
             return None
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._answering, lambda: _or_fault(lambda: make(document)))
+        return await loop.run_in_executor(self._answering, lambda: or_fault(lambda: make(document)))
 
     def started(self, params: types.InitializeParams) -> None:
         """The editor has said what it can do and where it works."""
@@ -124,19 +120,6 @@ class Server(LanguageServer):
         logging.getLogger(__name__).error("%s", error)
 
 
-def _or_fault(make: Callable[[], T]) -> T:
-    """An answer, or what the editor shows instead."""
-    try:
-        return make()
-    except (Refused, KvpError) as fault:
-        raise JsonRpcException(str(fault), code=REQUEST_FAILED) from None
-    except Exception as fault:  # a fault of ours is one sentence, and the server goes on
-        if os.environ.get("KVPOLICY_DEBUG"):
-            logging.getLogger(__name__).exception("answering")
-        message = f"internal fault, please report it: {type(fault).__name__}: {fault}"
-        raise JsonRpcException(message, code=REQUEST_FAILED) from None
-
-
 def make_server() -> Server:  # one handler below the other
     """A server with a handler for every message that it answers."""
     server = Server()
@@ -184,7 +167,7 @@ def make_server() -> Server:  # one handler below the other
         if document is None:
             return None
         view = server.views.get(document.uri)
-        return _or_fault(lambda: answers.completion(project, document, params.position, view))
+        return or_fault(lambda: answers.completion(project, document, params.position, view))
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hover(params: types.HoverParams) -> types.Hover | None:
