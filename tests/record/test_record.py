@@ -187,8 +187,8 @@ def test_a_client_s_own_calls(url: str, tmp_path: Path) -> None:
 
 def test_the_decision_log_of_the_service(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, config = tmp_path / "decisions.jsonl", tmp_path / "config.toml"
-    config.write_text(f'[log]\ndecisions = "{log}"\n')
-    with running("serve", "--upstream", url, "--config", str(config), log=tmp_path / "err") as service:
+    config.write_text(f'[[upstream]]\nurl = "{url}"\n\n[log]\ndecisions = "{log}"\n')
+    with running("serve", "--config", str(config), log=tmp_path / "err") as service:
         client = openai.OpenAI(base_url=f"{service}/v1", api_key="none").chat.completions
         prompts = []
         for messages in (ASKED, FOLLOWING, [ASKED[0], {"role": "user", "content": "other"}]):
