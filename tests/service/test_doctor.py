@@ -1,6 +1,6 @@
 """The prefix doctor: where a prompt stops being the one before, in which span, and who is told.
 
-C21 of the public fault reports (a clock in line 1, a nonce in line 0): what it asks of the claims of old copies is tested
+C21 of the public fault reports (a clock in line 1, a nonce in line 0): what it asks of claims of old copies is tested
 where claims are (tests/replay); here, what the gateway says and what the engine finds.
 """
 

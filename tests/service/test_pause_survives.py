@@ -33,7 +33,8 @@ def watched(folder: Path, mode: str, policy: str = "coding_agent", blocks: int =
     with running("engine", "--blocks", str(blocks), "--decode-s", "0.0005", "--channel", channel) as engine:
         settings = folder / "kvp.toml"
         settings.write_text(
-            f'[[upstream]]\nurl = "{engine}"\nchannel = "{channel}"\n[policy]\nname = "{policy}"\nmode = "{mode}"\n[limits]\ndecide_within_s = 5.0\n'
+            f'[[upstream]]\nurl = "{engine}"\nchannel = "{channel}"\n'
+            f'[policy]\nname = "{policy}"\nmode = "{mode}"\n[limits]\ndecide_within_s = 5.0\n'
         )
         with running("serve", "--config", str(settings)) as at:
             yield Through(at, engine)

@@ -1,7 +1,7 @@
-"""A model request's body as a conversation: units in the order of the prompt, each with what it shows of itself.
+"""Reads a model request's body as a `Conversation`: one reader for each dialect.
 
-One reader for each dialect; `sessions`, `spans` and `offsets` know conversations only. A unit is the tool definitions,
-or one message; its digest names it together with all before it, so that equal prompts are known without their text.
+A unit is the tool definitions, or one message; its digest names it together with all before it, so that equal prompts
+are known without their text.
 """
 
 from __future__ import annotations
@@ -15,53 +15,14 @@ import orjson
 
 from kvpolicy.service.exchange import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from kvpolicy.service.meaning.chat_form import add_item, chat_tools
+from kvpolicy.service.meaning.conversation import Conversation, Unit
+from kvpolicy.service.meaning.values import block_values, chat_value, item_value
+
+__all__ = ["DIGEST", "Conversation", "Unit", "block_values", "chat_value", "digest_of", "item_value", "read"]
 
 DIGEST = 16  # bytes
 _DOCUMENTS = frozenset({"document", "search_result", "file", "input_file"})
 _ROOT = b"kvpolicy conversation 1"
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """index: of the message, as the client counts them; -1 for the tool definitions and a system text beside the
-    messages. kind: a span kind. digest: of everything up to its end. calls: (tool, call id) that it asks for; answers:
-    call ids whose results it carries; tool: whose result it is. mark: the client's provider wants a cache mark here.
-    upto: chat messages (`Conversation.messages`) up to its end."""
-
-    index: int
-    role: str
-    kind: str
-    digest: bytes
-    calls: tuple[tuple[str | None, str | None], ...] = ()
-    answers: tuple[str | None, ...] = ()
-    tool: str | None = None
-    name: str | None = None
-    mark: bool = False
-    upto: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """units: in the order of the prompt. messages, tools: in chat form, as a tokenize route takes them; None where the
-    dialect has none. tool_digests: of each definition as it came, in order."""
-
-    dialect: str
-    model: str | None
-    units: tuple[Unit, ...]
-    messages: Sequence[Mapping[str, Any]] | None = None
-    tools: Sequence[Any] | None = None
-    tool_digests: tuple[bytes, ...] = ()
-    prompt: Any = None
-
-    @property
-    def head(self) -> bytes:
-        """What it begins with: the digest of its tools and system units, else of its first unit."""
-        head = b""
-        for unit in self.units:
-            if unit.kind not in ("system", "tools"):
-                break
-            head = unit.digest
-        return head or (self.units[0].digest if self.units else b"")
 
 
 @dataclass(slots=True)
@@ -216,55 +177,6 @@ def _add_item(made: _Builder, index: int, item: Mapping[str, Any], upto: int) ->
         role, content = str(item.get("role")), item.get("content")
         kind = _kind_of(role, content, made)
         made.add(index, role, kind, item_value(item), mark=_marked(content), upto=upto)
-
-
-# --- what of a message its tokens come from ------------------------------------------------------------------
-
-
-def chat_value(message: Mapping[str, Any], *, reasoning: bool = True) -> object:
-    """A chat message's own content, the same however a client writes it. reasoning: with it, where there is some."""
-    thought = (message.get("reasoning_content") or message.get("reasoning")) if reasoning else None
-    calls = [
-        [(call.get("function") or {}).get("name"), (call.get("function") or {}).get("arguments"), call.get("id")]
-        for call in message.get("tool_calls") or ()
-        if isinstance(call, Mapping)
-    ]
-    return [
-        _bare(message.get("content")) or None,
-        thought or None,
-        calls,
-        message.get("tool_call_id"),
-        message.get("name"),
-    ]
-
-
-def block_values(content: object) -> object:
-    """The content blocks of an Anthropic message, without marks and signatures; a text alone is one block."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return _bare(content)
-
-
-def item_value(item: Mapping[str, Any]) -> object:
-    """An item of a response's input or output: what it says, not how it is numbered."""
-    content = item.get("content")
-    if isinstance(content, list):
-        content = [[part.get("text"), part.get("refusal")] if isinstance(part, Mapping) else part for part in content]
-    elif isinstance(content, str):
-        content = [[content, None]]
-    return [content, item.get("name"), item.get("arguments"), item.get("summary")]
-
-
-_UNSAID = frozenset({"cache_control", "prompt_cache_breakpoint", "signature", "citations", "annotations", "caller"})
-
-
-def _bare(content: object) -> object:
-    if not isinstance(content, list):
-        return content
-    return [
-        {key: value for key, value in part.items() if key not in _UNSAID} if isinstance(part, Mapping) else part
-        for part in content
-    ]
 
 
 def _completions(body: Mapping[str, Any], made: _Builder) -> Conversation | None:

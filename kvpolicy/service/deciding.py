@@ -1,0 +1,215 @@
+"""The plan of one request: salt, spans, what it should find cached, directives, and what its client is told.
+
+The part of `decisions` that looks at a single exchange; it tells nobody of anything but the engine and the client.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kvpolicy.adapter import READY
+from kvpolicy.directive import Plan
+from kvpolicy.plan import plan
+from kvpolicy.request import Request, Span
+from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.gains import Gains, expected
+from kvpolicy.service.holding import Holding
+from kvpolicy.service.isolation import SALT_FIELD, Mint
+from kvpolicy.service.meaning import dialects
+from kvpolicy.service.meaning.offsets import Offsets, Places
+from kvpolicy.service.meaning.sessions import Sessions
+from kvpolicy.service.meaning.spans import located
+from kvpolicy.service.metrics import Metrics
+from kvpolicy.service.planning import Planning, narrowed
+from kvpolicy.service.policies import ENFORCE, Policies
+from kvpolicy.service.seen import Seen
+from kvpolicy.service.telling import Telling
+from kvpolicy.steering.pace import TimeSpent
+from kvpolicy.words import DEFAULT_SHARE
+
+_FINISHED = frozenset({"stop", "end_turn", "completed", "stop_sequence"})
+
+ACCEPTED, CLIPPED, DEFERRED, IGNORED = "accepted", "clipped", "deferred", "ignored"
+
+
+class Deciding:
+    """policies: those in force. telling: who hears what happens. clock: seconds. fetch: asks an engine where a
+    conversation's units lie and calls back; None: nobody can. placed: told of a prompt whose tokens were asked, with
+    its salt. block_size: of the engines, tokens. counts: see `metrics`; answers: what requests were told, by status."""
+
+    name = "decisions"
+
+    def __init__(
+        self,
+        policies: Policies,
+        planning: Planning,
+        holding: Holding,
+        telling: Telling,
+        mint: Mint,
+        secret: bytes,
+        clock: Callable[[], float],
+        *,
+        block_size: int = 16,
+        fetch: Callable[[dialects.Conversation, Offsets, Callable[[Places], None]], None] | None = None,
+    ) -> None:
+        self.policies, self.planning, self.holding, self.telling = policies, planning, holding, telling
+        self.state, self.adapter = planning.state, planning.adapter
+        self.mint, self.secret, self.clock, self.fetch = mint, secret, clock, fetch
+        self.block_size = block_size
+        self.placed: tuple[Callable[[dialects.Conversation, Places, str | None], None], ...] = ()
+        self.sessions = Sessions()
+        self.offsets = Offsets()
+        self.gains = Gains()
+        self.counts: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
+        self.metrics: Metrics | None = None
+
+    def _isolate(self, exchange: Exchange, seen: Seen, now: float) -> None:
+        """Its salt: the narrowest `share` over its units, wherever they lie."""
+        policy, share = seen.chosen.version.policy, DEFAULT_SHARE
+        if any("share" in rule.values for rule in policy.rules):
+            units = seen.conversation.units
+            spans = [Span(unit.kind, place, place + 1) for place, unit in enumerate(units)]
+            asked = self._request(exchange, seen, Places(len(units), ()), spans)
+            share = plan(policy, asked, self.state, now).share
+            if seen.stated and seen.caps is not None:
+                share = narrowed(share, seen.caps)
+        salt = self.mint(seen.arrived.owner, share)
+        if salt is None:
+            exchange.sent.pop(SALT_FIELD, None)
+        else:
+            exchange.sent[SALT_FIELD] = salt
+
+    def _plan(self, exchange: Exchange, seen: Seen, now: float) -> None:
+        places = self.offsets.known(seen.conversation)
+        self._expect(seen, places, now)
+        if places is None or not places.whole:
+            self._later(exchange, seen)
+        if places is None:
+            self.counts["places_unknown"] += 1
+            self.answers[DEFERRED] += 1
+            if self.fetch is not None and seen.request is not None:
+                # The engine is told whose it is: a plan that comes later finds it by this, also when it has ended.
+                nothing = Plan(exchange.id, now, (), DEFAULT_SHARE, None)
+                self._send(exchange, seen, self.planning.lower(nothing, seen.request).payload)
+            return
+        self.counts["places_known"] += 1
+        payload = self._payload(exchange, seen, places, now)
+        if payload is None:
+            return
+        self._send(exchange, seen, payload)
+        self.holding.hold(exchange, seen, payload)
+
+    def _send(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
+        """Write what the engine takes into the body."""
+        if seen.chosen.mode == ENFORCE:
+            for field, value in payload.items():
+                exchange.sent[field] = {**exchange.sent.get(field, {}), **value} if isinstance(value, dict) else value
+
+    def _expect(self, seen: Seen, places: Places | None, now: float) -> None:
+        """What it should find cached, by what its chain's last prompt left."""
+        held = self.holding.last(seen.arrived.owner, seen.arrived.chain)
+        if held is None:
+            return
+        reproduced = held.request.tokens
+        if seen.arrived.diverged is not None:
+            agreeing = seen.arrived.diverged
+            end = 0 if not agreeing else None if places is None else places.ends[agreeing - 1]
+            if end is None:
+                return
+            reproduced = end
+        last = held.seen
+        seen.expects = expected(
+            seen.chosen.mode, held.request, last.plan, last.released, reproduced, now, self.block_size
+        )
+
+    def _payload(self, exchange: Exchange, seen: Seen, places: Places, now: float) -> dict[str, Any] | None:
+        found = located(seen.conversation, places, seen.said.marks)
+        for code in found.warned:
+            self._warn(exchange, code)
+        request = seen.request = self._request(exchange, seen, places, found.spans)
+        seen.measured = not places.open
+        try:
+            made = seen.plan = self.planning.make(seen, request, now)
+        except TimeSpent:
+            self.counts["plan_late"] += 1
+            self._answer(exchange, seen, IGNORED)
+            return None
+        lowered = self.planning.lower(made, request)
+        self.counts["planned"] += 1
+        self.counts["losses"] += len(lowered.losses)
+        clipped = [notice for notice in made.notices if notice.code == "CLIPPED"]
+        if clipped:
+            self.counts["capped"] += 1
+            self._warn(exchange, "CLIPPED")
+        status = CLIPPED if clipped else ACCEPTED
+        self._answer(exchange, seen, status if lowered.state == READY else IGNORED)
+        return lowered.payload if lowered.state == READY else None
+
+    def _request(self, exchange: Exchange, seen: Seen, places: Places | None, spans: Any = ()) -> Request:
+        context = seen.context
+        facts = {
+            "plan": exchange.tenant.plan,
+            "workflow": context.workflow,
+            "node": context.node,
+            "turn": context.turn if context.turn is not None else seen.arrived.chain.requests,
+            "depth": context.depth,
+            "last_step": context.last_step,
+        }
+        return Request(
+            exchange.id,
+            seen.arrived.owner,
+            0 if places is None else places.total,
+            self.block_size,
+            tuple(spans),
+            model=seen.conversation.model,
+            attributes={key: value for key, value in facts.items() if value is not None},
+            key=exchange.headers.get("idempotency-key"),
+            last_step=bool(context.last_step),
+        )
+
+    def _later(self, exchange: Exchange, seen: Seen) -> None:
+        """Ask where its units lie; when that is known, the plan follows over the control channel."""
+        if self.fetch is None:
+            self.counts["places_unavailable"] += 1
+            return
+
+        salt = exchange.sent.get(SALT_FIELD)
+
+        def found(places: Places) -> None:
+            for tell in self.placed:
+                tell(seen.conversation, places, salt)
+            payload = self._payload(exchange, seen, places, self.clock())
+            if payload is not None:
+                self.holding.hold(exchange, seen, payload)
+                if seen.chosen.mode == ENFORCE:
+                    self.counts["followed"] += 1
+                    self.holding.follow(exchange, seen)
+
+        self.fetch(seen.conversation, self.offsets, found)
+
+    def _answer(self, exchange: Exchange, seen: Seen | None, status: str, *, final: bool = True) -> None:
+        """What the client is told of its hints, as far as it is known when its answer begins; what was deferred is
+        counted again when it is known."""
+        if seen is None:
+            exchange.answer_headers["x-kvp-decision"] = f'id="{exchange.id}", status={status}'
+        else:
+            version, made = seen.chosen.version, seen.plan
+            exchange.answer_headers["x-kvp-decision"] = (
+                f'id="{exchange.id}", policy="{_ascii(version.name)}", v={version.number}, mode={seen.chosen.mode}, '
+                f"directives={0 if made is None else len(made.directives)}, status={status}"
+            )
+        self.answers[status] += final
+
+    def _warn(self, exchange: Exchange, code: str) -> None:
+        self.counts[f"warned_{code}"] += 1
+        told = exchange.answer_headers.get("x-kvp-warn")
+        listed = [] if told is None else told.split(", ")
+        if code not in listed:
+            exchange.answer_headers["x-kvp-warn"] = ", ".join([*listed, code])
+
+
+def _ascii(text: str) -> str:
+    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in text)
