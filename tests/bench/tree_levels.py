@@ -35,7 +35,7 @@ ABLATIONS: Mapping[str, str | None] = {
 class Level:
     """What one level showed.
 
-    trunk: the least share of the trunk found on the GPU by any of its calls. lost, lost_below: blocks of pruned branches
+    trunk: the least share of the trunk found on the GPU by any of its calls. lost, lost_below: blocks of pruned ones
     that were on the GPU, or below it, at a call while others waited, the most at once. waiting: live branches at the
     barrier. ready: how many of them were whole on the GPU as the join began. found: how many were whole in some tier
     when their own call of the join came; ready_then: on the GPU.
