@@ -45,9 +45,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """What one request got. first_s: to its first token, waiting and the way through a gateway included."""
+    """What one request got. first_s: to its first token, waiting and the way through a gateway included; at_engine_s:
+    the same from its arrival at the engine; queued_s: of that, until its turn."""
 
     first_s: float
+    at_engine_s: float
     queued_s: float
     prompt: int
     cached: int
@@ -118,7 +120,6 @@ async def _one(
     now, usage = time.monotonic(), row["usage"]
     decoding = float(times["total"]) - float(times["first"])
     cached = usage["prompt_tokens_details"]["cached_tokens"]
-    return Got(
-        now - sent - decoding, float(times["queued"]), usage["prompt_tokens"], cached, usage["completion_tokens"],
-        now - began,
-    )  # fmt: skip
+    times_told = float(times["first"]), float(times["queued"])
+    counts = usage["prompt_tokens"], cached, usage["completion_tokens"]
+    return Got(now - sent - decoding, *times_told, *counts, now - began)
