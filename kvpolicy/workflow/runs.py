@@ -44,7 +44,7 @@ class Runs:
         self._most = _most_runs(graph)
 
     def describe(self, graph: Graph) -> None:
-        """The workflow of runs that begin from now on. The same graph once more is the same, whose earlier runs count."""
+        """The workflow of runs that begin from now on. The same graph again is the same, whose earlier runs count."""
         graph = self._know(graph)
         if graph is not self.graph:
             self.graph = graph
@@ -52,7 +52,7 @@ class Runs:
             self._most = _most_runs(graph)
 
     def name(self, name: str, graph: Graph, tenant: str | None = None) -> bool:
-        """The workflow of runs that begin under this name (of a tenant; None: of all) from now on; see `NamedGraphs`."""
+        """The workflow of runs that begin under this name (of a tenant, None: of all) from now on: `NamedGraphs`."""
         self._most = min(self._most, _most_runs(graph))
         return self.named.put(tenant, name, self._know(graph))
 

@@ -2,8 +2,8 @@
 
     python tests/bench/service_sessions.py [SESSIONS] [MESSAGES]
 
-Requests go through `Decisions` as the proxy hands them over, with an answer each; the engine's tokens are counted by the
-simulated engine's tokenizer in this process. Prints what the process takes before and after, and per session.
+Requests go through `Decisions` and the prefix doctor as the proxy hands them over, with an answer each; where
+messages lie is made up. Prints what the process takes before and after, and per session.
 """
 
 from __future__ import annotations
