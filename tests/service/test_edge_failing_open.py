@@ -7,7 +7,9 @@ A fault is put into every step that a request takes through the assembled gatewa
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -145,7 +147,10 @@ def test_a_step_of_deciding_that_breaks(
 
 @pytest.mark.parametrize("step", IN_MODULE)
 def test_a_reading_that_breaks(running: Any, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    monkeypatch.setattr(decisions_module, step, broken)
+    using = [m for n, m in sys.modules.items() if re.fullmatch(r"kvpolicy\.service\.\w+", n) and hasattr(m, step)]
+    assert using
+    for module in using:
+        monkeypatch.setattr(module, step, broken)
     unharmed(running, same_salt=None)
 
 

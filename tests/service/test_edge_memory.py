@@ -1,4 +1,4 @@
-"""A body of 200,000 tokens never makes the process grow by more than three times its length; and nor do its tokens."""
+"""A body of 200,000 tokens and more never makes the process grow by more than three times its length; and nor do its tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.service.test_edge_passing import PATH, until
 from tests.service.upstream import OK, Asked, upstream
 from tests.simulated.running import running
 
-WORDS = 200_000
+WORDS = 400_000
 TIMES = 3
 
 
