@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
 from kvpolicy.faults import InputFault
 from kvpolicy.simulate.bench_hints import memory, told
+from kvpolicy.simulate.bench_mixed import MIXED, contender_of, mixed
 from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.library import find
-from kvpolicy.simulate.names import LRU, contender
+from kvpolicy.simulate.names import LRU, Contender, contender
 from kvpolicy.simulate.replay import Replay
 from kvpolicy.simulate.runs import Run, Runs
 from kvpolicy.simulate.tally import Tally
@@ -48,7 +50,7 @@ class Cell:
 def measure(cell: Cell) -> Row:
     """The cell's row. Raises InputFault for what cannot be read."""
     trace, unique, block_size = _trace(cell)
-    one = contender(cell.policy)
+    one = contender_of(cell.policy)
     capacity = int(unique * cell.percent / 100)
     if capacity < 1:
         raise InputFault(f"{cell.trace}: {cell.percent:g} % of {unique} blocks is less than one; ask for more")
@@ -57,12 +59,14 @@ def measure(cell: Cell) -> Row:
     facts = Facts()
     if one.kind == LRU or (one.kind == "policy" and not one.baseline):
         tally = Tally(one.name, one.baseline, capacity)
-        _replay(cell, Replay(one.policy(), capacity, block_size, tally, None), trace, facts, by_session)
+        _replay(cell, one, block_size, tally, trace, facts, by_session)
     else:
         if cell.hints != "true" or cell.prior is not None:
             raise InputFault(f"{cell.policy}: hints and priors are for policies, this is a baseline of its own")
-        runs = Runs([Run(one, capacity)], block_size)
-        for call in trace.calls(facts):
+        calls = trace.calls(facts)
+        first = next(calls)
+        runs = Runs([Run(one, capacity)], block_size, facts.workflow)
+        for call in chain([first], calls):
             runs.feed(call)
         tally = runs.end()[0]
     row = tally.as_json(10.0, None)
@@ -80,7 +84,18 @@ def measure(cell: Cell) -> Row:
     }
 
 
-def _replay(cell: Cell, replay: Replay, trace: Trace, facts: Facts, by_session: dict[str, list[int]]) -> None:
+def _replay(
+    cell: Cell,
+    one: Contender,
+    block_size: int,
+    tally: Tally,
+    trace: Trace,
+    facts: Facts,
+    by_session: dict[str, list[int]],
+) -> None:
+    calls = trace.calls(facts)
+    first = next(calls)
+    replay = Replay(one.policy(), tally.capacity_blocks, block_size, tally, facts.workflow)
     learned = replay.steering.state.learned
     if cell.prior is not None:
         learned.begin_with(_learned(cell.trace, cell.coarsen, cell.prior, cell.policy))
@@ -88,8 +103,7 @@ def _replay(cell: Cell, replay: Replay, trace: Trace, facts: Facts, by_session: 
     if wrong is not None:
         wrong.wanted = learned.pauses.wanted
         learned.pauses = wrong
-    tally = replay.tally
-    for call in _told(trace.calls(facts), cell.hints):
+    for call in _told(chain([first], calls), cell.hints):
         before = tally.block_hits, tally.recomputed_tokens
         replay.feed(call)
         sums = by_session.setdefault(call.request.owner.session or call.request.id, [0, 0, 0])
@@ -106,8 +120,7 @@ def _told(calls: Iterator[Call], hints: str) -> Iterator[Call]:
 def _trace(cell: Cell) -> tuple[Trace, int, int]:
     """(the trace, its unique blocks, tokens of a block)."""
     how = Interleaving(seed=cell.seed, coarsen=cell.coarsen, sample=cell.sample, part=cell.part)
-    trace, _ = find(cell.trace, how, cell.seed)
-    return trace, *_size(cell.trace, how)
+    return _named(cell.trace, how), *_size(cell.trace, how)
 
 
 @lru_cache(maxsize=2)
@@ -124,9 +137,13 @@ def _learned(name: str, coarsen: int, part: str, policy: str) -> dict[str, Any]:
     return learned.export(learned.tenants()[0])
 
 
+def _named(name: str, how: Interleaving) -> Trace:
+    return mixed(how.seed) if name == MIXED else find(name, how, how.seed)[0]
+
+
 @lru_cache(maxsize=8)
 def _size(name: str, how: Interleaving) -> tuple[int, int]:
     facts = Facts()
-    for _ in find(name, how, how.seed)[0].calls(facts):
+    for _ in _named(name, how).calls(facts):
         pass
     return facts.unique_blocks, facts.block_size

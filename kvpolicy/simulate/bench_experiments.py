@@ -115,6 +115,24 @@ EXPERIMENTS: dict[str, Experiment] = {
         sample=80,
         part="!0/4",
     ),
+    "mixed": Experiment(
+        "Three kinds of agents on one server: is the policy of all three as good as the best of its parts, and what "
+        "does each part do?",
+        "mixed",
+        (
+            "lru",
+            "belady-resident",
+            "agents",
+            "kvflow",
+            "continuum",
+            "tree_of_thought",
+            "agents-without-kvflow",
+            "agents-without-continuum",
+            "agents-without-tree_of_thought",
+            "adaptive",
+        ),
+        (10.0,),
+    ),
     "chat": Experiment(
         "Where nothing is annotated: sampled chat of one service, in its own order.",
         "mooncake",

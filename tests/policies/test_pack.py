@@ -40,8 +40,8 @@ DECISIVE = [
     ("kvflow", "prefix"),
     ("tree_of_thought", "trunk"),
     ("tree_of_thought", "winner"),
-    ("agents", "going_on"),
-    ("agents", "shared"),
+    ("agents", "waiting"),
+    ("agents", "passed"),
 ]
 
 
