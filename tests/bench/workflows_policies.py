@@ -1,8 +1,8 @@
 """Workflows whose future the graph tells: how far their policies are from the bound, and what each part of them does.
 
-`python tests/bench/workflows_policies.py [--out FILE.json]`; three seeds each, printed as it goes. FILE is written after
-each part, and a run that was broken off goes on behind the last of them (delete it to begin anew). Misses are blocks not
-found, those that nobody had sent before included, over the misses of `belady-resident`.
+`python tests/bench/workflows_policies.py [--out FILE.json]`; three seeds each, printed as it goes. FILE is written
+after each part, and a run that was broken off goes on behind the last of them (delete it to begin anew). Misses are
+blocks not found, those that nobody had sent before included, over the misses of `belady-resident`.
 """
 
 from __future__ import annotations
