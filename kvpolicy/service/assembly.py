@@ -117,7 +117,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
             await lasting.start()
             jobs = [
                 beside.tick(holding, clock),
-                beside.forget(decisions.sessions.forget, clock),
+                beside.forget(decisions.sessions, state, holding, clock),
                 reloading.run(),
                 lasting.run(),
                 times.run(all_tenants),

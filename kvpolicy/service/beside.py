@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from kvpolicy.service.holding import Holding
+from kvpolicy.service.meaning.sessions import Sessions
 from kvpolicy.service.reloading import Reloading
 from kvpolicy.service.telling import Together
+from kvpolicy.workflow.state import RunState
 
 LONGEST_TICK_S = 1.0
 NEWS_S = 0.02
@@ -50,12 +52,22 @@ async def hear(together: Together, holding: Holding, clock: Callable[[], float])
             holding.replan(together.apply_news(), clock())
 
 
-async def forget(sweep: Callable[[float], object], clock: Callable[[], float]) -> None:
-    """What nothing was heard of for a day is forgotten."""
+async def forget(sessions: Sessions, state: RunState, holding: Holding, clock: Callable[[], float]) -> None:
+    """What nothing was heard of for a day is forgotten, again and again."""
     while True:
         await asyncio.sleep(FORGET_S)
         with suppress(Exception):
-            sweep(clock())
+            sweep(sessions, state, holding, clock())
+
+
+def sweep(sessions: Sessions, state: RunState, holding: Holding, now: float) -> int:
+    """Forget what is old by now. Returns how many owners that were."""
+    sessions.forget(now)
+    state.advance(now)
+    gone = state.reap()
+    for owner in gone:
+        holding.forget(owner)
+    return len(gone)
 
 
 @asynccontextmanager

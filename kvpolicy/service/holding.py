@@ -84,6 +84,12 @@ class Holding:
         if chains is not None and not chains:
             del self._owners[owner]
 
+    def forget(self, owner: Owner) -> None:
+        """Nothing was heard of an owner for so long that its claims have ended everywhere."""
+        for held in self._owners.pop(owner, {}).values():
+            self._by_id.pop(held.exchange.id, None)
+            self._plans -= 1
+
     def hold(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
         """A plan went out with its request, or is about to follow it. payload: as the engine takes it."""
         if seen.request is None or seen.plan is None:

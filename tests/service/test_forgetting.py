@@ -1,0 +1,44 @@
+"""No table of the gateway only grows: what is silent for a day is gone, and plans that are held are bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvpolicy.service import holding as module
+from kvpolicy.service.beside import sweep
+from kvpolicy.service.exchange import DONE
+from kvpolicy.service.tenants import Tenant
+from tests.service.test_caps import TOKENS, exchange, made, sent
+
+DAY = 24 * 3600.0
+
+
+def served(decisions: Any, session: str) -> None:
+    asked = exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"session": session}}, name=f"p-{session}")
+    sent(decisions, asked)
+    asked.upstream = "http://engine"
+    decisions.leave(asked, DONE)
+
+
+def test_what_is_silent_for_a_day_is_forgotten() -> None:
+    decisions = made()
+    for number in range(5):
+        served(decisions, f"s{number}")
+    assert (len(decisions.holding), len(decisions.sessions)) == (5, 5)
+    now = decisions.clock()
+    assert sweep(decisions.sessions, decisions.state, decisions.holding, now + DAY / 2) == 0
+    assert sweep(decisions.sessions, decisions.state, decisions.holding, now + 2 * DAY) == 5
+    assert (len(decisions.holding), len(decisions.sessions), len(decisions.state.owners())) == (0, 0, 0)
+    assert decisions.holding.find("p-s0") is None
+
+
+def test_no_more_owners_are_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_OWNERS", 3)
+    decisions = made()
+    for number in range(6):
+        served(decisions, f"s{number}")
+    assert [owner.session for owner, _ in decisions.holding.all()] == ["s3", "s4", "s5"]
+    assert decisions.holding.find("p-s2") is None
+    assert decisions.holding.find("p-s5") is not None
