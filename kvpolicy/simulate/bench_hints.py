@@ -13,8 +13,11 @@ from dataclasses import replace
 
 from kvpolicy.simulate.trace import END_TURN, NO_ANSWER, TOOL_USE, Answer, Call
 from kvpolicy.workflow.classes import Classes
+from kvpolicy.workflow.hazard import EDGES
 from kvpolicy.workflow.life import Life
+from kvpolicy.workflow.pause import Pause
 from kvpolicy.workflow.pauses import Pauses
+from kvpolicy.workflow.pauses import _tell as told_until
 
 HINTS: dict[str, str] = {
     "true": "as the trace has them",
@@ -22,7 +25,7 @@ HINTS: dict[str, str] = {
     "half": "pauses are remembered at half their length",
     "x10": "pauses are remembered at ten times their length",
     "tenth": "pauses are remembered at a tenth of their length",
-    "shuffled": "each pause is remembered at the length of another one, of any session",
+    "shuffled": "each pause is remembered at the length of another one, of any session, and open ones teach nothing",
     "missing": "no stop reason, no length of an answer, no end of an agent is told",
     "adversarial": "tool calls are told as finished turns and the reverse, long answers as short ones and the reverse, "
     "and a pause of t seconds is remembered as 100 / t",
@@ -46,8 +49,7 @@ def told(call: Call, hints: str) -> Call:
 def memory(hints: str, fresh: Callable[[], Classes] = Classes, seed: int = 0) -> Pauses | None:
     """Where pauses are remembered under these hints; None: as they are."""
     if hints in _FACTORS:
-        factor = _FACTORS[hints]
-        return _Mistold(lambda age: factor * age, fresh)
+        return _Scaled(_FACTORS[hints], fresh)
     if hints == "adversarial":
         return _Mistold(lambda age: 100.0 / max(age, 1e-3), fresh)
     if hints == "shuffled":
@@ -60,6 +62,45 @@ def memory(hints: str, fresh: Callable[[], Classes] = Classes, seed: int = 0) ->
 
         return _Mistold(another, fresh)
     return None
+
+
+class _Scaled(Pauses):
+    """All that is remembered of pauses is off by a factor: how long they were, and how long those that are open have
+    lasted, as by a clock in another unit. What is asked for is the true idle time."""
+
+    def __init__(self, factor: float, fresh: Callable[[], Classes]) -> None:
+        super().__init__(fresh)
+        self._factor = factor
+        self._open_since: list[tuple[float, Pause]] = []
+
+    def begin(self, life: Life, at: float) -> None:
+        """Open pauses are kept beside the schedule, which goes by true time."""
+        before = life.pause
+        super().begin(life, at)
+        if life.pause is not None and before is None:
+            self._open_since.append((1.0, life.pause))
+
+    def returned(self, life: Life, at: float) -> None:
+        """As if the pause had begun at another moment."""
+        if life.pause is not None:
+            life.pause.at = at - self._factor * max(0.0, at - life.pause.at)
+        super().returned(life, at)
+
+    def advance(self, now: float) -> None:
+        """At true ages of 1, 2, 4, … seconds, so many times the factor."""
+        kept: list[tuple[float, Pause]] = []
+        for age, pause in self._open_since:
+            if not pause.open:
+                continue
+            reached = age
+            while pause.at + 2.0 * reached <= now:
+                reached *= 2.0
+            if pause.at + age <= now and self._factor * reached <= EDGES[-1]:
+                told_until(pause.hazard, pause.known, self._factor * reached)
+                pause.known = self._factor * reached
+                reached *= 2.0
+            kept.append((reached, pause))
+        self._open_since = kept
 
 
 class _Mistold(Pauses):
