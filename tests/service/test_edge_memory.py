@@ -1,4 +1,4 @@
-"""A body of 200,000 tokens and more never makes the process grow by more than three times its length; and nor do its tokens."""
+"""A body of 200,000 tokens and more never makes the process grow by more than three times its length."""
 
 from __future__ import annotations
 
