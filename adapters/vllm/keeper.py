@@ -176,6 +176,7 @@ class Keeper:
             try:
                 told = read(carried, request.request_id, request.num_prompt_tokens, self.holdings.unit, now)
                 lay_out(told.request)
+                told = self.awaited.came(told, now)
                 self.counters["told"] += 1
             except InputFault as fault:
                 self.counters["rejected"] += 1
@@ -353,6 +354,8 @@ class Keeper:
             self.counters["messages"] += 1
             now = self._clock()
             if not self.engaged:
+                if message.get("do") == "plan":
+                    self.awaited.early(message, now)
                 if message.get("do") != "claim":
                     return messages.unengaged(message)
                 self.engage(now)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from kvpolicy.blocks import Layout, lay_out
-from kvpolicy.channel.payload import Told, of_body, read
+from kvpolicy.channel.payload import Told, of_body, owner_of, read
 from kvpolicy.channel.running import Running
 from kvpolicy.claims.ledger import Ledger
 from kvpolicy.claims.line import Line
@@ -20,14 +21,40 @@ from kvpolicy.directive import Directive
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, OwnerKey, Request
 
-MOST_AWAITED = 256  # requests that have ended whose plan has not come
+MOST_AWAITED = 256  # requests that have ended whose plan has not come, and plans whose request has not
+EARLY_S = 60.0  # a plan waits for its request
 
 
 class Awaited:
-    """Block hashes of requests that ended before their plan came: the ends of its spans are found by them."""
+    """Block hashes of requests that ended before their plan came: the ends of its spans are found by them. And plans
+    that came before their request: the channel is another way than a request's, and may be the shorter one."""
 
     def __init__(self) -> None:
         self._hashes: OrderedDict[tuple[OwnerKey, str], Sequence[Hashable]] = OrderedDict()
+        self._early: OrderedDict[tuple[OwnerKey, str], tuple[float, Any]] = OrderedDict()
+
+    def early(self, message: Mapping[str, Any], now: float) -> None:
+        """A plan of a request that is not known: perhaps it is still to come."""
+        key = owner_of(message.get("owner")).key, str(message.get("request"))
+        self._early[key] = now, message.get("payload")
+        self._early.move_to_end(key)
+        if len(self._early) > MOST_AWAITED:
+            self._early.popitem(last=False)
+
+    def came(self, told: Told, now: float) -> Told:
+        """A request has come: what it says, or what a plan says that came before it. Raises nothing for a plan that
+        cannot be meant; the request stands as it is."""
+        if not self._early:
+            return told
+        request = told.request
+        at, payload = self._early.pop((request.owner.key, request.id), (now, None))
+        if payload is None or now - at > EARLY_S:
+            return told
+        with suppress(InputFault):
+            planned = _told({"payload": payload}, request, at)
+            lay_out(planned.request)
+            return planned
+        return told
 
     def ended(self, told: Told, hashes: Sequence[Hashable]) -> None:
         """A request is over. Only one that came without spans is still to be told of."""
@@ -44,6 +71,7 @@ class Awaited:
     def forget(self) -> None:
         """No request is known any more."""
         self._hashes.clear()
+        self._early.clear()
 
 
 class Requests(Protocol):
@@ -75,8 +103,11 @@ def replan(engine: Requests, message: Mapping[str, Any], owner: Owner, now: floa
         _wait_anew(engine, ledger, running, _told(message, running.told.request, now), now)
         return None
     line = _line(ledger, running, owner, name)
+    if line is None and running is None:
+        engine.awaited.early(message, now)
+        return "no claim of that request is left; if it is still to come, this waits for it"
     if line is None:
-        return "no claim of that request is left" if running is None else "a newer request of its owner counts"
+        return "a newer request of its owner counts"
     assert line.request is not None
     told = _told(message, line.request, now)
     before, after = lay_out(line.request), lay_out(told.request)

@@ -134,6 +134,8 @@ class Claims:
         self.counters["messages"] += 1
         try:
             if self.ledger is None:
+                if message.get("do") == "plan":
+                    self.awaited.early(message, now)
                 if message.get("do") != "claim":
                     return messages.unengaged(message)
                 self._engage()
@@ -201,6 +203,7 @@ class Claims:
         try:
             told = read(call.directives, call.id, len(call.prompt), self.pool.block_size, now)
             lay_out(told.request)
+            told = self.awaited.came(told, now)
         except InputFault as fault:
             self.counters["rejected"] += 1
             log.warning("request %s: %s; it is served as one that says nothing", call.id, fault)

@@ -213,6 +213,17 @@ def test_a_plan_that_comes_after_its_request_has_ended(engine: Engine) -> None:
     assert engine.complete(other) == 0
 
 
+def test_a_plan_that_comes_before_its_request(engine: Engine) -> None:
+    prompt, other = ids(21, HEAD + 1), ids(22, HEAD + 1)
+    early = payload("e", request="early", priority=90)
+    assert engine.tell(do="plan", owner="e", request="early", payload=early)["status"] == "unknown"
+    engine.complete(other, **transfer({"owner": "e", "request": "another", "spans": []}))
+    engine.complete(prompt, **transfer({"owner": "e", "request": "early", "spans": []}))
+    engine.flood(12)
+    assert engine.complete(prompt) == HEAD
+    assert engine.complete(other) == 0
+
+
 def test_a_plan_that_comes_while_its_request_runs(engine: Engine) -> None:
     prompt = ids(15, HEAD + 1)
     told = {"owner": "run", "request": "now", "spans": []}
@@ -228,28 +239,29 @@ def test_a_plan_that_comes_while_its_request_runs(engine: Engine) -> None:
     assert engine.complete(prompt) == HEAD
 
 
-def test_a_plan_that_comes_while_its_request_waits_for_room(engine: Engine) -> None:
-    big = {"model": "sim", "prompt": ids(16, 30 * SIZE), "max_tokens": 250, "stream": True}
-    prompt, answers = ids(17, HEAD + 1), []
-    with httpx.stream("POST", f"{engine.url}/v1/completions", json=big, timeout=30) as running:
-        lines = running.iter_lines()
-        next(lines)
-        told = {"owner": "w", "request": "waits", "spans": []}
-        waiting = threading.Thread(target=lambda: answers.append(engine.complete(prompt, 16 * SIZE, **transfer(told))))
-        waiting.start()
-        deadline = time.monotonic() + 10
-        while "vllm:num_requests_waiting" in (text := httpx.get(f"{engine.url}/metrics").text):
-            if 'vllm:num_requests_waiting{model_name="sim",simulated="1"} 1' in text:
-                break
-            assert time.monotonic() < deadline
-        row = engine.tell(do="plan", owner="w", request="waits", payload=payload("w", request="waits", priority=90))
-        assert row["status"] == "accepted" and "waits" in row["reason"], row
-        for _ in lines:
-            pass
-        waiting.join(20)
-    assert answers == [0]
-    engine.flood(10)
-    assert engine.complete(prompt) == HEAD
+def test_a_plan_that_comes_while_its_request_waits_for_room(tmp_path: Path) -> None:
+    options = ("--blocks", str(BLOCKS), "--decode-s", "0.05", "--prefill-s", "0", "--channel", f"unix:{tmp_path}/c")
+    with started("engine", *options) as told:
+        engine, answers = Engine(told), []
+        big = {"model": "sim", "prompt": ids(16, SIZE), "max_tokens": (BLOCKS - 4) * SIZE, "stream": True}
+        prompt, silent = ids(17, HEAD + 1), transfer({"owner": "w", "request": "waits", "spans": []})
+        waiting = threading.Thread(target=lambda: answers.append(engine.complete(prompt, 1, **silent)))
+        with httpx.stream("POST", f"{engine.url}/v1/completions", json=big, timeout=60) as running:
+            lines = running.iter_lines()  # kept: an iterator that goes away ends the stream
+            next(lines)
+            waiting.start()
+            deadline = time.monotonic() + 25
+            while (
+                'num_requests_waiting{model_name="sim",simulated="1"} 1' not in httpx.get(f"{engine.url}/metrics").text
+            ):
+                assert time.monotonic() < deadline
+            planned = payload("w", request="waits", priority=90)
+            row = engine.tell(do="plan", owner="w", request="waits", payload=planned)
+            assert row["status"] == "accepted" and "waits" in row["reason"], row
+        waiting.join(20)  # the other one has left, and there is room
+        assert answers == [0]
+        (head,) = [row for row in engine.claims("w") if row["claim"] == "head"]
+        assert (head["priority"], head["blocks"]) == (90, 6)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,14 @@ def test_a_plan_that_comes_after_its_request_has_ended(kind: str) -> None:
     assert again["status"] in ("accepted", "unknown"), again
 
 
+def test_a_plan_that_comes_before_its_request_and_before_any_directive() -> None:
+    engine = Stepped()
+    assert engine.say(do="plan", owner="s", request="r", payload=named("r", priority=90))["status"] == "unknown"
+    assert not engine.keeper.engaged
+    engine.ask(shared(2), silent("r"))
+    assert kept(engine) == HEAD * SIZE
+
+
 def test_a_plan_that_comes_while_its_request_runs_or_is_preempted() -> None:
     engine = Stepped()
     name = engine.add(shared(2), silent("now"), output=40)
