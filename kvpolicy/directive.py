@@ -114,3 +114,9 @@ class Plan:
     share: str
     valid_until: float | None
     notices: Sequence[Notice] = ()
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from kvpolicy.notebook import plan
+
+        return plan(self)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Earlier rows never import later ones; members of one row may import each other (no cycles: see below).
 DIRECTION: tuple[frozenset[str], ...] = (
-    frozenset({"kvpolicy.words", "kvpolicy.units", "kvpolicy.faults"}),
+    frozenset({"kvpolicy.words", "kvpolicy.units", "kvpolicy.faults", "kvpolicy.notebook"}),
     frozenset({"kvpolicy.language", "kvpolicy.request", "kvpolicy.directive"}),
     frozenset({"kvpolicy.policy"}),
     frozenset({"kvpolicy.workflow", "kvpolicy.blocks", "kvpolicy.hashes", "kvpolicy.assumed"}),

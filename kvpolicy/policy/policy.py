@@ -49,6 +49,12 @@ class Policy:
         self._buckets = Buckets(m for s in speaking for m in s.matches)
         self.selectable = self._buckets.names
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from kvpolicy.notebook import policy
+
+        return policy(self)
+
     def resolve(self, subject: Subject, state: State) -> dict[str, Verdict]:
         """The verdict on every property that a rule or a limit sets for this span in this state.
 

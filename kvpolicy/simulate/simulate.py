@@ -29,6 +29,12 @@ class Outcome:
     tallies: tuple[Tally, ...]
     references: dict[tuple[str, int], Tally]
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from kvpolicy.notebook import report
+
+        return report(self.facts, self.tallies, self.gap_closed)
+
     def gap_closed(self, tally: Tally) -> float | None:
         """(policy - lru) / (belady-resident - lru) at the tally's capacity; None where there is no gap, or no bound."""
         lru = self.references.get((LRU, tally.capacity_blocks))

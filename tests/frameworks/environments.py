@@ -59,9 +59,6 @@ ENVIRONMENTS = {
         Environment("openai_agents", ("openai-agents==0.24.0",)),
         Environment("pydantic_ai", ("pydantic-ai-slim[openai]==2.68.0",)),
         Environment("autogen", ("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5")),
-        Environment("llama_index", ("llama-index-core==0.14.25", "llama-index-llms-openai-like")),
-        Environment("claude_agent", ("claude-agent-sdk==0.2.189",)),
-        Environment("crewai", ("crewai==1.15.30",)),
     )
 }
 
