@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kvpolicy.policy.model import EventPattern, IntervalPattern, Subject
@@ -109,7 +109,11 @@ ROWS = st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from((0.0, 1.0, 40
 @settings(max_examples=100)
 @given(ROWS, st.sampled_from((0.0, 29.0, 31.0)))
 def test_as_the_state_of_running_owners_tells_it(rows, later):
-    """A call's name is used once: a repeated delivery is the run state's own business."""
+    """A call's name is used once, and its result comes after it: what is delivered again or in another order is the run
+    state's own business."""
+    told = [(name, attributes.get("call")) for (name, attributes), _ in rows]
+    called = {call: place for place, (name, call) in enumerate(told) if name == "tool_call" and call is not None}
+    assume(all(called.get(call, -1) < place for place, (name, call) in enumerate(told) if name == "tool_result"))
     owner = Owner(session="s", agent="a")
     state = RunState(PATTERNS)
     state.know(owner)
