@@ -18,6 +18,7 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import statistics
 import sys
 import time
@@ -39,6 +40,7 @@ ARMS = ("round robin", "session affinity", "residency", "residency + policy")
 def main(words: Sequence[str] | None = None) -> int:
     """Run it, print a table, write the JSON."""
     args = _parser().parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its processes end with it
     scale, seeds = args.scale, [int(seed) for seed in args.seeds.split(",")]
     rate, slower = args.rate / args.stretch, args.stretch * scale
     lengths = (SYSTEM // scale, QUESTION // scale, OUTPUT // scale)
