@@ -41,8 +41,8 @@ def leading_back(begins: Iterable[str], edges: Iterable[tuple[str, str]]) -> set
     """Edges to a node that the walk from the beginnings has come through: closing edges of loops. Depth first, in the
     order given."""
     out: dict[str, list[str]] = {}
-    for source, target in edges:
-        out.setdefault(source, []).append(target)
+    for source, following in edges:
+        out.setdefault(source, []).append(following)
     back: set[tuple[str, str]] = set()
     state: dict[str, int] = {}  # 1: on the way, 2: done
     for begin in (*begins, *out):
