@@ -30,10 +30,12 @@ def closed(
     if any(target == END for _, target in listed):
         rows.append({"name": END, "role": "barrier"})
         waits[END] = "or"
-    told = []
+    told: list[dict[str, Any]] = []
     for a, b in listed:
-        loop, group = {"loop": True} if (a, b) in back else {}, {"group": a} if (a, b) in sure else {}
-        told.append({"from": a, "to": b, **loop, **group})
+        row: dict[str, Any] = {"from": a, "to": b}
+        row |= {"loop": True} if (a, b) in back else {}
+        row |= {"group": a} if (a, b) in sure else {}
+        told.append(row)
     return {"name": name, "nodes": rows, "edges": told, "joins": waits}
 
 
