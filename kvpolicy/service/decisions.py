@@ -103,6 +103,7 @@ class Decisions(Deciding):
             return
         if seen.reader is None:
             seen.reader = AnswerReader(exchange.dialect, exchange.stream)
+            self.holding.arrived(exchange)
             if seen.request is not None:  # it has its prompt: what a pause kept for it is done
                 now = self.clock()
                 self.holding.replan(self.telling.touched(seen.request, now), now)

@@ -40,6 +40,7 @@ class Held:
     request: Request
     told: Mapping[str, Any] | None
     valid_until: float = inf
+    untold: bool = False  # its plan was there before an engine was chosen
 
 
 class Holding:
@@ -117,6 +118,12 @@ class Holding:
             if held.exchange is exchange:
                 self._tell(held)
 
+    def arrived(self, exchange: Exchange) -> None:
+        """A request has reached an engine: a plan that was made on the way follows it now."""
+        held = self._by_id.get(exchange.id)
+        if held is not None and held.untold:
+            self._tell(held)
+
     def replan(self, owners: Iterable[Owner], now: float, besides: str | None = None) -> None:
         """Read the plans of some owners again; what changed is sent."""
         for owner in dict.fromkeys(owners):
@@ -172,6 +179,7 @@ class Holding:
 
     def _tell(self, held: Held) -> None:
         url = held.exchange.upstream
+        held.untold = url is None
         if url is None or held.told is None or held.seen.chosen.mode != ENFORCE:
             return
         owner = fields_of(held.request.owner)
