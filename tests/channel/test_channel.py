@@ -305,7 +305,8 @@ def test_the_engine_side_loads_no_more_than_the_standard_library() -> None:
     import sys
 
     program = (
-        "import sys\nbefore = set(sys.modules)\nfrom kvpolicy.channel import channel; from kvpolicy.adapters.vllm import wake\n"
+        "import sys\nbefore = set(sys.modules)\n"
+        "from kvpolicy.channel import channel; from kvpolicy.adapters.vllm import wake\n"
         "new = {m.split('.')[0] for m in set(sys.modules) - before}\n"
         "print(sorted(new - set(sys.stdlib_module_names) - {'kvpolicy'}))"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kvpolicy.policies
 import pytest
 
+import kvpolicy.policies
 from kvpolicy.cli.main import main
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.simulate.names import Contender, contender, packaged
