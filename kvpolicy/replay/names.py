@@ -89,18 +89,16 @@ class Names:
         events = self._pool.events
         if not events:
             return
-        below: set[Hashable] = set()  # blocks on their way from a lower tier
         for event in events:
             if isinstance(event, BlockStored):
                 for block in event.hashes:
-                    if event.medium == "GPU" and block in below:
+                    copies = self._copies.get(block, 0)
+                    if event.medium == "GPU" and copies:  # it is told above before it is gone below
                         self.raised.append(block)
-                    self._copies[block] = self._copies.get(block, 0) + 1
+                    self._copies[block] = copies + 1
                     if block in self._gone:  # it left after the request that brings it back had come
                         self._before[block] = self._gone.pop(block)
             elif isinstance(event, BlockRemoved):
-                if event.medium != "GPU":
-                    below.update(event.hashes)
                 for block in event.hashes:
                     left = self._copies.get(block, 1) - 1
                     if left > 0:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.desk import MOST_AT_ONCE, Ask, Desk
@@ -38,6 +39,14 @@ EVENT_EXAMPLES = [{"events": [{"event": "tool_call", "session": "s1", "tool": "g
 Notices = Callable[[str, str | None], list[dict[str, Any]]]
 
 
+class _BothWays(StreamingResponse):
+    """An answer that is written while its request is still read. The plain one listens for the client to go away
+    meanwhile, and would take the body's own messages for that."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
+
+
 def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: Ask, notices: Notices) -> APIRouter:
     """The routes. most_bytes: of a body. ask: a question to an engine's control channel. notices: of the prefix doctor,
     of a tenant's session (None: of all)."""
@@ -58,7 +67,7 @@ def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: As
     async def post_plan(request: Request) -> Response:
         tenant = who(request)
         if request.headers.get("content-type", "").startswith(NDJSON):
-            return StreamingResponse(desk.stream(tenant, request), media_type=NDJSON)
+            return _BothWays(desk.stream(tenant, request), media_type=NDJSON)
         document = await _document(request, most_bytes)
         if isinstance(document, Mapping) and isinstance(document.get("requests"), list):
             rows = document["requests"]

@@ -101,19 +101,21 @@ def test_a_block_is_explained_by_its_engine(tmp_path: Path) -> None:
         assert gateway.phase("tool_pause", "explained") == "tool_pause"
         held = gateway.owners("explained")[0]["requests"][-1]
 
+        row: dict[str, Any] = {}
+
         def told() -> bool:
-            row = gateway.get(f"/v1/explain/{held}/blocks/3")
+            row.update(gateway.get(f"/v1/explain/{held}/blocks/3"))
             return row["answered"] and any(claim["covers"] and claim["protected"] for claim in row["claims"])
 
         assert until(told, True)
-        row = gateway.get(f"/v1/explain/{held}/blocks/3")
         assert row["decided"]["protected"]
         assert {claim["kind"] for claim in row["claims"]} >= {"turn"}
         assert gateway.counter("kvpolicy_channel_total", what="answer_accepted") > 0
         released = httpx.post(f"{gateway.url}/admin/release-all", timeout=30).json()
         assert released == {"engines": 1}
 
-        def protected() -> bool:
+        def protected() -> bool:  # a plan that was on its way may protect again: an operator then says it again
+            httpx.post(f"{gateway.url}/admin/release-all", timeout=30)
             return any(c["protected"] for c in gateway.get(f"/v1/explain/{held}/blocks/3")["claims"])
 
         assert until(protected, False) is False
