@@ -183,7 +183,7 @@ def _claim_row(holder: Holder, line: Line, claim: Claim, now: float) -> Row:
         "kind": claim.kind,
         "implicit": claim.implicit,
         "priority": claim.priority,
-        "protected": strength >= PROTECTED,
+        "protected": strength >= PROTECTED and min(line.granted, claim.granted) > 0,
         "dropped": claim.dropped,
         "blocks": min(claim.length, line.length),
         "requested": claim.length,

@@ -49,14 +49,16 @@ def flood(gateway: Through, sessions: int = 14) -> None:
         assert httpx.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers, timeout=60).is_success
 
 
-def paused_and_flooded(gateway: Through, dialect: Any, session: str) -> tuple[int, int]:
+def paused_and_flooded(gateway: Through, dialect: Any, session: str, *, enforced: bool = False) -> tuple[int, int]:
     """(tokens cached when the tool's result comes, tokens that the prompt before had)."""
     talk = dialect(gateway, session, False)
     talk.more(LONG)
     talk.ask(LOOK)
     gateway.phase("tool_pause", session)
-    if gateway.owners(session):
-        until(lambda: gateway.counter("kvpolicy_channel_total", what="answer_accepted") >= 1, True)
+    owners = gateway.owners(session)
+    if enforced and owners:  # the flood begins once the engine has heard
+        held = owners[0]["requests"][-1]
+        until(lambda: any(c["protected"] for c in gateway.get(f"/v1/explain/{held}/blocks/3")["claims"]), True)
     before = httpx.get(f"{gateway.engine}/metrics", timeout=30).text
     assert "simulated" in before or before
     flood(gateway)
@@ -67,7 +69,7 @@ def paused_and_flooded(gateway: Through, dialect: Any, session: str) -> tuple[in
 @pytest.mark.parametrize("dialect", [Chat, Messages, Responses])
 def test_a_prompt_stays_while_its_tool_runs(tmp_path: Path, dialect: Any) -> None:
     with watched(tmp_path / "on", "enforce") as gateway:
-        cached, had = paused_and_flooded(gateway, dialect, f"kept-{dialect.__name__}")
+        cached, had = paused_and_flooded(gateway, dialect, f"kept-{dialect.__name__}", enforced=True)
         assert cached >= had
         assert gateway.counter("kvpolicy_reuse_tokens_total", mode="enforce", what="missed") == 0
         assert gateway.counter("kvpolicy_decisions_total", outcome="places_wrong") == 0
