@@ -1,6 +1,6 @@
 """Throughput of a served vLLM without pressure: ours beside stock, two servers, batches in turn. `make bench-vllm`.
 
-Runs in an environment that has vLLM, on the tiny model of the tests. A batch is 48 requests, 4 at once, each with a
+Runs in an environment that has vLLM, on the tiny model of the tests. A batch is 32 requests, 4 at once, each with a
 prompt of its own of 160 tokens and 16 tokens of answer, in a pool that holds all of them. One batch goes to each server
 in turn, the order changing from pair to pair; the ratio of their times is the median over pairs with a bootstrapped
 95 % interval. First nothing is said to ours; then every request carries two spans. A model this small makes steps of a
@@ -26,7 +26,7 @@ from tests.bench.conditions import main as conditions
 from tests.engines import tiny_model
 from tests.engines.vllm.live.serving import Server, prompt
 
-PAIRS, REQUESTS, AT_ONCE, PROMPT, ANSWER, BLOCKS = 21, 48, 4, 160, 16, 16_384
+PAIRS, REQUESTS, AT_ONCE, PROMPT, ANSWER, BLOCKS = 11, 32, 4, 160, 16, 16_384
 RESAMPLES = 2000
 
 _seeds = count(1)
