@@ -59,7 +59,7 @@ class Channel:
 
     @property
     def wake(self) -> Callable[[], None] | None:
-        """Called in the channel's thread when messages came to an empty queue."""
+        """Called in the channel's thread whenever messages came, once for those that came together."""
         return self._handover.wake
 
     @wake.setter

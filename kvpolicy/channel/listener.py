@@ -61,6 +61,7 @@ class Listener:
         self._untold: deque[tuple[float, dict[str, Any]]] = deque()  # queued, and not yet told `deferred`
         self._peers: dict[int, _Peer] = {}
         self._made = 0
+        self._news = False  # messages came in this turn
         self._stopping = False
         self._selector = selectors.DefaultSelector()
         self._wake_out, self._wake_in = socket.socketpair()
@@ -90,7 +91,7 @@ class Listener:
             self._shut()
 
     def _turn(self) -> None:
-        was_empty = not self._shared.waiting
+        self._news = False
         for key, events in self._selector.select(DEFERRED_AFTER_S if self._untold else None):
             if key.fileobj is self._listener:
                 self._accept()
@@ -100,7 +101,8 @@ class Listener:
                         pass
             elif events & selectors.EVENT_READ:
                 self._read(key.data)
-        if was_empty and self._shared.waiting and self._shared.wake is not None:
+        # Whether others still wait says nothing: the engine may have looked for the last time just before these came.
+        if self._news and self._shared.wake is not None:
             with contextlib.suppress(Exception):
                 self._shared.wake()
         while self._answers:
@@ -167,6 +169,7 @@ class Listener:
             message["_peer"] = peer.number
             self._untold.append((time.monotonic(), message))
             self._shared.waiting.append(message)
+            self._news = True
 
     def _greets(self, message: dict[str, Any]) -> bool:
         token = message.get("token")

@@ -102,6 +102,16 @@ def test_a_message_to_an_idle_engine_wakes_it(channel: Channel) -> None:
         assert woken.wait(10.0)
 
 
+def test_a_message_behind_one_that_waits_wakes_it_too(channel: Channel) -> None:
+    """The engine may have taken up the first and looked for the last time by then."""
+    woken = threading.Semaphore(0)
+    channel.wake = woken.release
+    with Peer(channel) as peer:
+        for _ in range(3):  # none is taken up
+            peer.say(RANK)
+            assert woken.acquire(timeout=10.0)
+
+
 def test_a_wake_that_fails_stops_nothing(channel: Channel) -> None:
     def broken() -> None:
         raise RuntimeError("no engine")
