@@ -310,12 +310,11 @@ def test_other_layouts_are_refused(own_server: Server, open_store: Open) -> None
 def test_connections_that_break_all_the_time_lose_and_double_nothing(own_server: Server, open_store: Open) -> None:
     writer, reader = open_store(own_server.url, timeout=1.0), open_store(own_server.url, timeout=1.0)
     stop = threading.Event()
-    killed: list[int] = []
 
     def cut() -> None:
         with contextlib.closing(own_server.client()) as client:
             while not stop.wait(0.02):
-                killed.append(int(client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")))
+                client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
     cutting = threading.Thread(target=cut)
     cutting.start()
@@ -323,6 +322,7 @@ def test_connections_that_break_all_the_time_lose_and_double_nothing(own_server:
         for number in range(1500):
             writer.append(record(number))
             time.sleep(0.0005)
+        until(lambda: count(writer, "opened") > 0)  # on a quick machine a connection may live through all of that
     finally:
         stop.set()
         cutting.join()
@@ -333,7 +333,7 @@ def test_connections_that_break_all_the_time_lose_and_double_nothing(own_server:
     theirs: list[object] = []
     until(lambda: theirs.extend(numbers(reader)) or len(theirs) >= 1501)
     assert sorted(theirs) == list(range(1501))  # type: ignore[type-var]
-    assert sum(killed) > 0
+    assert count(writer, "opened") > 0
     assert _length(own_server, writer) == 1501  # what was sent twice is there once
 
 
