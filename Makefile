@@ -11,7 +11,7 @@ LONGER ?= 20
 .PHONY: help run test test-engines test-frameworks bench bench-vllm demo-cluster fuzz lint clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/run-ready ## check a packaged policy, then replay a trace under LRU, the policy and the bound
 	@echo "— kvp check coding_agent: the packaged policy for coding agents"
@@ -29,7 +29,7 @@ test: lint $(OLD_LARK)/ready .venv/editors/ready .venv/graphviz-ready .venv/redi
 	@echo "— passed. Skipped tests, if any, stand above with their reasons. Not run here: timed figures (make bench),"
 	@echo "  the long search for counterexamples (make fuzz), tests on real engines (make test-engines)."
 
-test-engines: .venv/test-ready ## the tests that run a real inference engine, in environments under $$KVPOLICY_ENGINES
+test-engines: .venv/test-ready ## the tests that run a real inference engine, in environments under KVPOLICY_ENGINES (default ~/.cache/kvpolicy)
 	@$(PY) tests/engines/run.py $(SUITES)
 	@[ -n "$(SUITES)" ] || $(MAKE) --no-print-directory test-frameworks
 
