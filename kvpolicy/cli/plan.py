@@ -11,8 +11,6 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from kvpolicy.faults import InputFault
-
 if TYPE_CHECKING:
     from kvpolicy.adapter import Lowered
     from kvpolicy.directive import Plan
@@ -36,22 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan. Raises PolicyFault for a policy with errors, InputFault for a document that cannot be used."""
     from kvpolicy import plan as planning
+    from kvpolicy.cli.situation import situation
     from kvpolicy.plan.rows import as_json
-    from kvpolicy.plan.state import run_state
-    from kvpolicy.policy.checked import open_policy
-    from kvpolicy.request_json import STDIN, load_json, read_request, read_state
 
-    if args.now is not None and not abs(args.now) < 1e15:
-        raise InputFault(f"--now must be a time in seconds, not {args.now}")
-    if args.request == args.state == STDIN:
-        raise InputFault("--state -: the standard input holds one document, and it is the request")
-    policy = open_policy(args.files)
-    request = read_request(load_json(args.request), args.request)
-    document = read_state({} if args.state is None else load_json(args.state), args.state or "state")
-    try:
-        state, now = run_state(policy, request, document.events, document.functions, document.workflow, args.now)
-    except InputFault as fault:
-        raise InputFault(f"{args.state}: {fault}") from None
+    policy, request, state, now = situation(args)
     plan = planning.plan(policy, request, state, now)
     engine = None if args.engine is None else _engine(args.engine, plan, request)
     if args.format == "json":

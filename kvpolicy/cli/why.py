@@ -54,23 +54,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from kvpolicy.cli.situation import situation
     from kvpolicy.plan.outline import Outline
-    from kvpolicy.plan.state import run_state
-    from kvpolicy.policy.checked import open_policy
     from kvpolicy.policy.explain import explain
-    from kvpolicy.request_json import STDIN, load_json, read_request, read_state
 
-    if args.now is not None and not abs(args.now) < 1e15:
-        raise InputFault(f"--now must be a time in seconds, not {args.now}")
-    if args.request == args.state == STDIN:
-        raise InputFault("--state -: the standard input holds one document, and it is the request")
-    policy = open_policy(args.files)
-    request = read_request(load_json(args.request), args.request)
-    told = read_state({} if args.state is None else load_json(args.state), args.state or "state")
-    try:
-        state, _ = run_state(policy, request, told.events, told.functions, told.workflow, args.now)
-    except InputFault as fault:
-        raise InputFault(f"{args.state}: {fault}") from None
+    policy, request, state, _ = situation(args)
     outline = Outline(policy, request, state)
     rows, lines = [], []
     for index in outline.layout.order:

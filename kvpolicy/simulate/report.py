@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 
 from kvpolicy.faults import Notice
+from kvpolicy.simulate.columns import aligned
 from kvpolicy.simulate.simulate import Outcome
 from kvpolicy.simulate.tally import Tally
 
@@ -60,14 +61,9 @@ _HEAD = ("policy", "blocks", "tokens", "hit ratio", "recomputed", "gap closed", 
 def table(name: str, outcome: Outcome) -> str:
     """Aligned columns, one group of rows per capacity, the legend below."""
     facts = outcome.facts
-    rows: list[tuple[str, ...]] = []
-    size = None
-    for tally in outcome.tallies:
-        if size not in (None, tally.capacity_blocks):
-            rows.append(("",) * len(_HEAD))
-        size = tally.capacity_blocks
-        rows.append(_row(tally, outcome.gap_closed(tally), facts.block_size))
-    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+    rows = (
+        (tally.capacity_blocks, _row(tally, outcome.gap_closed(tally), facts.block_size)) for tally in outcome.tallies
+    )
     lines = [
         f"trace     {name}: {facts.label}" if facts.label != "file" else f"trace     {name}",
         f"          {facts.requests:,} requests, {facts.block_refs:,} block references, {facts.unique_blocks:,} "
@@ -76,11 +72,7 @@ def table(name: str, outcome: Outcome) -> str:
         f"infinite  {_share(facts.seen_blocks, facts.block_refs)} hit ratio with room for everything",
         "",
     ]
-    for row in (_HEAD, *rows):
-        first, *rest = (
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join((first, *rest)).rstrip())
+    lines += aligned(_HEAD, rows)
     lines += ["", *wrap(f"{LEGEND} {COLUMNS}", _WIDTH)]
     lines += [f"notice {notice.code}: {notice.message}" for notice in notices(outcome)]
     return "\n".join(lines)

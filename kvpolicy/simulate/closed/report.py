@@ -8,6 +8,7 @@ from kvpolicy.faults import Notice
 from kvpolicy.simulate.closed.compare import ClosedOutcome
 from kvpolicy.simulate.closed.frozen import digest
 from kvpolicy.simulate.closed.tally import ClosedTally
+from kvpolicy.simulate.columns import aligned
 
 LEGEND = (
     "Requests take time on a modelled engine: no figure here is of a real one. Hit ratio: share of all prompt blocks "
@@ -73,14 +74,7 @@ def document(outcome: ClosedOutcome, price_ratio: float) -> dict[str, object]:
 def table(name: str, outcome: ClosedOutcome) -> str:
     """Aligned columns, one group of rows per capacity, the legend below."""
     facts, model = outcome.facts, outcome.engine.model
-    rows: list[tuple[str, ...]] = []
-    size = None
-    for tally in outcome.tallies:
-        if size not in (None, tally.capacity_blocks):
-            rows.append(("",) * len(_HEAD))
-        size = tally.capacity_blocks
-        rows.append(_row(tally))
-    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+    rows = ((tally.capacity_blocks, _row(tally)) for tally in outcome.tallies)
     lines = [
         f"trace     {name}: {facts.label}" if facts.label != "file" else f"trace     {name}",
         f"          {facts.requests:,} requests, {facts.unique_blocks:,} unique blocks of {facts.block_size} tokens, "
@@ -90,11 +84,7 @@ def table(name: str, outcome: ClosedOutcome) -> str:
         f"          {model.source}",
         "",
     ]
-    for row in (_HEAD, *rows):
-        first, *rest = (
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join((first, *rest)).rstrip())
+    lines += aligned(_HEAD, rows)
     lines += ["", *wrap(LEGEND, _WIDTH)]
     lines += [f"notice {notice.code}: {notice.message}" for notice in notices(outcome)]
     return "\n".join(lines)
