@@ -184,7 +184,7 @@ def test_there_is_data_to_find() -> None:
     assert any(name.endswith(".kvp") for name in data_files())
 
 
-def test_entry_points_lead_somewhere() -> None:
+def test_entry_points_lead_somewhere(tmp_path: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     targets = list(project["scripts"].values())
     targets += [t for group in project.get("entry-points", {}).values() for t in group.values()]
@@ -194,7 +194,8 @@ def test_entry_points_lead_somewhere() -> None:
             text = (ROOT / (module.removeprefix("kvpolicy.").replace(".", "/") + ".py")).read_text(encoding="utf-8")
             assert re.search(rf"^(def|class|async def) {name}\b|^{name} =", text, re.MULTILINE), target
             continue
-        run([sys.executable, "-c", f"import {module} as m; m.{name}"], ROOT.parent)
+        # Not from beside the checkout: a clone is called `kvpolicy`, and Python would take that folder for the package.
+        run([sys.executable, "-c", f"import {module} as m; m.{name}"], tmp_path)
 
 
 # What an engine's own environment holds (vLLM's pins), and the newest that the tests run with.

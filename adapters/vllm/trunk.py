@@ -17,8 +17,9 @@ from kvpolicy.claims.strength import DEFAULT, PROTECTED
 from kvpolicy.pool.eviction import Eviction
 from kvpolicy.pool.lease import Lease
 from kvpolicy.pool.mark import Listener, Mark
+from kvpolicy.pool.marks import Marks
 from kvpolicy.pool.order import Order
-from kvpolicy.pool.ranks import protectors, recount, use
+from kvpolicy.pool.ranks import use
 from kvpolicy.pool.run import BlockHash, Run, root
 from kvpolicy.pool.tier import Tier
 from kvpolicy.pool.tree import LONGEST, at_length, attach, common, locate, merge, mergeable, split
@@ -43,7 +44,7 @@ class _Standing(Order):
         self._queue.drop(run)
 
 
-class Trunk:
+class Trunk(Marks):
     """capacity: prompt blocks that the pool holds at most. find: the ids that a look-up of block hashes returns now,
     head first, with those of other groups. listener: the ledger."""
 
@@ -82,61 +83,9 @@ class Trunk:
         """All of it is."""
         return min(length, int(mark.length))
 
-    def protectors(self, mark: Any) -> tuple[Run | None, int]:
-        """See `pool.ranks.protectors`."""
-        return protectors(mark.run)
-
-    def mark(self, at: Any, length: int, strength: int | None, claim: object, now: float) -> Mark:
-        """A claim on the first `length` blocks of the prompt of `at` (a lease, a mark, or block hashes), clipped to
-        what is cached of it."""
-        self.now = now
-        mark = Mark(claim, strength, None)
-        if isinstance(at, Lease | Mark):
-            run = at.run
-        else:
-            run, cached = self._resident(list(at[:length]), now)
-            length = min(length, cached)
-        if run is None or length <= 0:
-            return mark
-        run = at_length(run, length)
-        if run.parent is None:
-            return mark
-        if length < run.end:
-            run = self._split(run, length - run.start)
-        mark.run = run
-        if run.marks is None:
-            run.marks = {}
-        run.marks[mark] = None
-        if strength is not None:
-            recount(run, None, strength, now)
-        return mark
-
-    def weigh(self, mark: Any, strength: int | None, now: float) -> None:
-        """Change a mark's strength. Costs runs on the way up while they change, and their segments in the queue."""
-        self.now = now
-        old, mark.strength = mark.strength, strength
-        if mark.run is not None and old != strength:
-            recount(mark.run, old, strength, now)
-
-    def unmark(self, mark: Any, now: float) -> None:
-        """The claim is over. Idempotent."""
-        self.now = now
-        run = mark.run
-        if run is None:
-            return
-        mark.run = None
-        del run.marks[mark]
-        if not run.marks:
-            run.marks = None
-        if mark.strength is not None:
-            recount(run, mark.strength, None, now)
-
-    def last_release(self, mark: Any, length: int | None = None) -> float | None:
-        """When the block that ends the prefix was let go, seconds; None while a request holds it, or it is gone."""
-        run: Run | None = mark.run
-        if run is not None and length is not None:
-            run = at_length(run, length)
-        return None if run is None or run.refs else run.released_at
+    def _reach(self, hashes: Sequence[Hashable], length: int, now: float) -> tuple[Run | None, int]:
+        run, cached = self._resident(list(hashes[:length]), now)
+        return run, min(length, cached)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -319,10 +268,7 @@ class Trunk:
         """INVARIANT: nobody sinks another. Blocks that were cached before the first directive were used by somebody who
         said nothing, so they stand at the default as long as such a claim lives."""
         mark = Mark(UNSAID, DEFAULT, run)
-        if run.marks is None:
-            run.marks = {}
-        run.marks[mark] = None
-        recount(run, None, DEFAULT, now)
+        self._put(mark, run, now)
         self._unsaid.append((now + NAMELESS_AGE_S, mark))
 
     def _split(self, run: Run, at: int) -> Run:
