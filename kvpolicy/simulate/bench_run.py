@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import orjson
 
@@ -30,6 +31,17 @@ def rows_of(path: Path) -> list[Row]:
     return rows
 
 
+def appending(path: Path) -> BinaryIO:
+    """The file, open to append whole lines. A last line that was cut off is ended, or the next row would be lost with
+    it."""
+    file = open(path, "a+b")  # noqa: SIM115 - who called closes it
+    if file.seek(0, os.SEEK_END):
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":
+            file.write(b"\n")
+    return file
+
+
 def run(cells: Sequence[Cell], path: Path, jobs: int, told: Callable[[int, int, Row], None]) -> list[Row]:
     """Every cell's row, those in the file as they are. told: (done, of how many, the latest row). Raises InputFault."""
     known = {str(row["key"]): row for row in rows_of(path)}
@@ -39,7 +51,7 @@ def run(cells: Sequence[Cell], path: Path, jobs: int, told: Callable[[int, int, 
     if missing:
         mark = commit()
         context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-        with open(path, "ab") as file, context.Pool(min(jobs, len(missing)), _quiet, maxtasksperchild=8) as pool:
+        with appending(path) as file, context.Pool(min(jobs, len(missing)), _quiet, maxtasksperchild=8) as pool:
             for row in pool.imap_unordered(_measure, missing):
                 if "fault" in row:
                     raise InputFault(str(row["fault"]))

@@ -27,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kvpolicy.faults import InputFault
+from kvpolicy.simulate.bench_run import appending
 from kvpolicy.simulate.closed.compare import Engine, play
 from kvpolicy.simulate.closed.demand import schedule_of
 from kvpolicy.simulate.closed.frozen import digest
@@ -114,10 +115,10 @@ def run_all(wanted: list[Point], rows: Path, jobs: int) -> dict[Point, dict[str,
             groups.setdefault(point.trace, []).append(point)
     began, left = time.monotonic(), sum(map(len, groups.values()))
     print(f"{len(found)} runs are there, {left} are to be made", file=sys.stderr)
-    with multiprocessing.Pool(jobs) as pool, rows.open("a", encoding="utf-8") as file:
+    with multiprocessing.Pool(jobs) as pool, appending(rows) as file:
         for done in pool.imap_unordered(one_trace, groups.values()):
             for point, value in done:
-                file.write(json.dumps({"key": point.key, "value": value}) + "\n")
+                file.write(json.dumps({"key": point.key, "value": value}).encode() + b"\n")
                 found[point] = value
             file.flush()
             left -= len(done)

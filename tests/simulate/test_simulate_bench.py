@@ -17,6 +17,7 @@ from kvpolicy.simulate.bench_experiments import EXPERIMENTS, Experiment
 from kvpolicy.simulate.bench_hints import HINTS, told
 from kvpolicy.simulate.bench_run import rows_of, run
 from kvpolicy.simulate.report_page import as_html, as_json, as_markdown
+from tests.bench import closed_loop
 from tests.simulate.traces_for_tests import call, write
 
 
@@ -85,11 +86,21 @@ def test_a_bench_goes_on_where_it_stopped(small: Experiment, tmp_path: Path) -> 
     file.write_bytes(file.read_bytes() + b'{"key": "cut')
     kept = {row["key"] for row in rows_of(file)}
     assert len(kept) == 3
-    file.write_bytes(file.read_bytes().rpartition(b"\n")[0] + b"\n")
     rows = run(cells, file, 2, lambda done, whole, row: shown.append(done))
     assert [row["key"] for row in rows] == [cell.key() for cell in cells]
     assert shown == list(range(1, len(cells) + 1))  # nothing was measured twice
     assert run(cells, file, 2, lambda *_: pytest.fail("measured again")) == rows
+    assert len(rows_of(file)) == len(cells)
+
+
+def test_a_sweep_of_the_modelled_engine_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    points = [closed_loop.Point("continuum-swe", 1, load, 1, "lru", "fcfs") for load in (0.1, 0.2, 0.3)]
+    closed_loop.run_all(points[:1], file, 1)
+    file.write_bytes(file.read_bytes() + b'{"key": "cut')
+    closed_loop.run_all(points, file, 1)
+    readable = [line for line in file.read_bytes().splitlines() if line.endswith(b"}")]
+    assert [json.loads(line)["key"] for line in readable] == [point.key for point in points]
 
 
 def test_the_command_measures_and_reports(
