@@ -165,12 +165,10 @@ def actions(
     """Changes that mend a fault. shown: the diagnostics that the editor has there."""
     view, lines, start = _seen(project, document, stretch.start)
     found = mends(project, view, start, lines.offset(stretch.end))
-    first: set[int] = set()
     rows = []
     for mend in found:
         only = sum(other.fault is mend.fault for other in found) == 1
         rows.append(_action(project, view, mend, [d for d in shown if d.code == mend.fault.code], only, versioned))
-        first.add(id(mend.fault))
     return rows
 
 

@@ -75,12 +75,13 @@ class Documents:
 
     def by_identity(self, identity: str) -> Document | None:
         """The open text of a file."""
-        return next((one for one in self.open.values() if one.identity == identity), None)
+        # A copy first, here and below: other threads open and close texts while one is looked for.
+        return next((one for one in list(self.open.values()) if one.identity == identity), None)
 
     def texts(self) -> dict[str, str]:
         """What counts instead of the files: the texts by identity, as the loader reads them. A `\\r` alone and letters
         that no file can hold stay: they are told as faults."""
-        return {one.identity: normal(one.text) for one in self.open.values()}
+        return {one.identity: normal(one.text) for one in list(self.open.values())}
 
 
 def normal(text: str) -> str:

@@ -166,7 +166,7 @@ class Project:
     def files(self, beside: Path) -> Iterator[Path]:
         """Every policy in the folders that the editor works in, or else in that of a file; open ones first."""
         seen: set[str] = set()
-        for document in self.documents.open.values():
+        for document in list(self.documents.open.values()):
             seen.add(document.identity)
             yield document.path
         for root in self.roots or (beside.parent,):
