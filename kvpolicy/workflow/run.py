@@ -45,13 +45,13 @@ class Run:
         self.owner = owner
         self.explicit = False
         self.over: float | None = None
-        self.counted: list[int] = []
         self.workflow: str | None = None
         self._restart([])
 
     def _restart(self, log: list[Told]) -> None:
         """Stand at the beginning, and take these again."""
         self.standing = Standing(self.graph)
+        self.counted: list[int] = []  # no edge has been taken yet
         self._before: Standing | None = None  # where it stood before the first step remembered; None: at the beginning
         self._middle: Standing | None = None  # … and before the one at REMEMBERED
         self._oldest = -inf  # what is older was forgotten
