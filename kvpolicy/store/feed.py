@@ -20,7 +20,6 @@ from kvpolicy.store.stream import Stream
 
 MOST_OUT = 20_000  # records that wait for the server
 MOST_IN = 50_000  # records that wait to be taken; beyond, reading stops, and what is trimmed meanwhile is a gap
-_MOST_KEYS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Feed:
         self._mine: dict[str, tuple[int, Record]] = {}  # told, not yet delivered: ticket and record
         self._early: set[str] = set()  # delivered before the server had them
         self._in: deque[Record | Gap] = deque()
-        self._seen = Seen(_MOST_KEYS)
+        self._seen = Seen()
         self._ticket = 0
         self._waiting: list[tuple[int, Future[bool]]] = []
 

@@ -5,7 +5,7 @@ Used by `memory` for everything and by `redis` while nobody else can be told.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 
 from kvpolicy.store.contract import Gap
 from kvpolicy.store.record import Record
@@ -21,17 +21,16 @@ class Seen:
     __slots__ = ("_keys", "_most")
 
     def __init__(self, most: int = MOST_KEYS) -> None:
-        self._keys: dict[str, float] = {}
+        self._keys: OrderedDict[str, float] = OrderedDict()  # a dict finds its first key past all that have gone
         self._most = most
 
     def first(self, key: str, now: float) -> bool:
         """Whether this key is new; it is known from now on."""
         keys = self._keys
         while keys:
-            oldest = next(iter(keys))
-            if len(keys) <= self._most and keys[oldest] > now - KEY_WINDOW_S:
+            if len(keys) <= self._most and keys[next(iter(keys))] > now - KEY_WINDOW_S:
                 break
-            del keys[oldest]
+            keys.popitem(last=False)
         if key in keys:
             return False
         keys[key] = now

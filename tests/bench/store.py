@@ -1,7 +1,8 @@
 """The store's figures over a real Redis on this machine. `python tests/bench/store.py`.
 
 Events a second through Redis into a run state (target 5,000 on one core), how long calls take, how long a decision
-waits when the server hangs or dies, and how soon it is used again. A calibration loop stands beside (`conditions`).
+waits when the server hangs or dies, and how soon it is used again; what knowing a key costs while the window fills and
+once it moves. A calibration loop stands beside (`conditions`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kvpolicy.policy.model import EventPattern, IntervalPattern
 from kvpolicy.request import Owner
+from kvpolicy.store.log import KEY_WINDOW_S, MOST_KEYS, Seen
 from kvpolicy.store.memory import MemoryStore
 from kvpolicy.store.redis import RedisStore
 from kvpolicy.store.replica import Replica, event_record
@@ -87,6 +89,19 @@ def followed(url: str, settings: Settings) -> float:
     return EVENTS / spent
 
 
+def keys_known() -> tuple[float, float]:
+    """Microseconds a key while the window fills, and once each new key lets the oldest go."""
+    seen, names = Seen(), [f"replica:{number}" for number in range(2 * MOST_KEYS)]
+    step = KEY_WINDOW_S / MOST_KEYS
+    took = []
+    for half in (range(MOST_KEYS), range(MOST_KEYS, 2 * MOST_KEYS)):
+        begin = time.perf_counter()
+        for number in half:
+            seen.first(names[number], number * step)
+        took.append((time.perf_counter() - begin) / MOST_KEYS * 1e6)
+    return took[0], took[1]
+
+
 def spread(call: Callable[[int], object], count: int = 2_000) -> str:
     """p50 and p99 of a call, in microseconds."""
     took = []
@@ -118,6 +133,8 @@ def until(true: Callable[[], bool]) -> float:
 
 def main() -> int:
     """Print them. Returns 1 where the target is missed."""
+    filling, moving = keys_known()
+    print(f"  a key known again: {filling:.2f} us while the window fills, {moving:.2f} us once it moves")
     if BINARY is None:
         print("  no figures: install redis-server")
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kvpolicy.store.contract import Gap
 from kvpolicy.store.counting import Counting
 from kvpolicy.store.feed import Feed
 from kvpolicy.store.keys import Keys
+from kvpolicy.store.log import KEY_WINDOW_S, MOST_KEYS, Log, Seen
 from kvpolicy.store.memory import MemoryStore
 from kvpolicy.store.opening import open_store
 from kvpolicy.store.record import Record, decode, encode, shard_of
@@ -209,6 +210,28 @@ def test_a_stream_tells_what_it_missed() -> None:
     assert read(stream, answer(last="")) == []
     assert read(stream, answer(("8000-0", "nonsense", 8), ("8000-1", "g.1", 9))) == [9]
     assert stream.unreadable == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 300), st.integers(0, 9)), max_size=80), st.integers(1, 6))
+def test_keys_are_known_for_their_window_and_up_to_their_number(steps: list[tuple[float, int]], most: int) -> None:
+    seen, told, now = Seen(most), list[tuple[str, float]](), 1000.0
+    for wait, number in steps:
+        now += wait
+        while told and (len(told) > most or told[0][1] <= now - KEY_WINDOW_S):
+            told.pop(0)
+        key = f"k{number}"
+        new = all(key != other for other, _ in told)
+        assert seen.first(key, now) is new
+        if new:
+            told.append((key, now))
+
+
+def test_the_oldest_key_is_found_without_passing_those_that_have_gone() -> None:
+    """A dict looks for its first key from its very first place on, past each that was taken away."""
+    feed, log = feed_with(), Log()
+    for seen in (feed._seen, log._seen):
+        assert isinstance(seen._keys, OrderedDict)
+        assert seen._most == MOST_KEYS
 
 
 def feed_with(*told: int, wait: bool = True, most: int = 1000) -> Feed:
