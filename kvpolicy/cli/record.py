@@ -14,7 +14,8 @@ from pathlib import Path
 from kvpolicy.faults import InputFault
 
 HELP = (
-    "Make a kvpolicy trace out of logs: no text and no names leave it. Tokens are estimated (4 bytes each) where the "
+    "Make a kvpolicy trace out of logs: no text of a prompt or an answer leaves it, nor who asked; names of models and "
+    "tools stay. Tokens are estimated (4 bytes each) where the "
     "log has no token ids."
 )
 
@@ -60,6 +61,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(name: str) -> list[str]:
-    if name == "-":
-        return sys.stdin.read().splitlines()
-    return Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
+    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8", errors="replace")
+    return text.split("\n")  # splitlines would cut a JSON string at U+2028 and its like

@@ -201,6 +201,75 @@ def test_the_decision_log_of_the_service(url: str, tmp_path: Path, capsys: pytes
     assert set(three["hashes"]) & set(one["hashes"])
 
 
+def decision(prefix: Any, **more: Any) -> dict[str, Any]:
+    row = {"outcome": "done", "dialect": "chat", "digest": "d", "at": 5.0, "seconds": 1.0, "prompt_tokens": 90}
+    return {**row, "owner": "o", "prefix": prefix, "output_tokens": 3, "tool_calls": 0, **more}
+
+
+def said(**message: Any) -> dict[str, Any]:
+    return {"sessionId": "s", "uuid": "u", "message": {"role": "assistant", "id": "m", "content": "yes", **message}}
+
+
+_VLLM = "INFO 07-13 10:00:01 [logger.py:39] Received request a: prompt: 'x', params, prompt_token_ids: {}, end."
+_WRONG: list[tuple[str, Any, Any]] = [
+    ("openai", {"messages": ASKED}, wrong)
+    for wrong in (
+        {"messages": [*ASKED, {"role": "assistant", "content": None, "tool_calls": ["x"]}]},
+        {"messages": [*ASKED, {"role": "assistant", "content": None, "tool_calls": 3}]},
+        {"messages": ASKED, "response": {"choices": [{"message": {"tool_calls": ["x"]}}]}},
+        {"messages": ASKED, "response": {"choices": [{"message": "x"}]}},
+        {"messages": ASKED, "response": {"content": 3}},
+        {"messages": ASKED, "response": {"usage": {"output_tokens": "nine"}}},
+        {"messages": ASKED, "response": {"usage": {"output_tokens": -1}}},
+        {"messages": ASKED, "response": {"usage": {"output_tokens": {"all": 1}}}},
+        {"messages": ASKED, "timestamp": float("nan")},
+        {"messages": ASKED, "timestamp": 10**400},
+        {"messages": ASKED, "model": "\ud800"},
+        {"prompt": [1, 2**63] * 20},
+        '{"messages": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    )
+] + [
+    ("claude-code", said(), said(usage={"input_tokens": "many"})),
+    ("claude-code", said(), said(usage={"input_tokens": 10**12})),
+    ("claude-code", said(), said(content=[{"type": "tool_use"}], tool_calls=["x"])),
+    ("vllm", _VLLM.format([1, 2]), _VLLM.format([2**63, 1])),
+    ("vllm", _VLLM.format([1, 2]), _VLLM.format("[1.5]")),
+    ("vllm", _VLLM.format([1, 2]), _VLLM.format([1, 2]).replace("07-13", "13-45")),
+    ("decisions", decision(["aa"]), decision(["not hex"])),
+    ("decisions", decision(["aa"]), decision([["aa"]])),
+    ("decisions", decision(["aa"]), decision([7])),
+    ("decisions", decision(["aa"]), decision(["aa"], tool_calls="x")),
+    ("decisions", decision(["aa"]), decision(["aa"], tool_calls=10**12)),
+    ("decisions", decision(["aa"]), decision(["aa"], output_tokens="nine")),
+    ("decisions", decision(["aa"]), decision(["bb"], prompt_tokens=10**12)),
+    ("decisions", decision(["aa"]), decision(["aa"], seconds="x")),
+]
+
+
+@pytest.mark.parametrize(("form", "right", "wrong"), _WRONG, ids=lambda value: None)
+def test_a_row_that_is_not_as_expected_is_counted_and_the_others_are_recorded(
+    form: str, right: Any, wrong: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = [row if isinstance(row, str) else json.dumps(row) for row in (wrong, right)]
+    if form == "claude-code":
+        text[1] = text[1].replace('"m"', '"n"').replace('"u"', '"v"')
+    (tmp_path / "log").write_text("\n".join(text))
+    out = tmp_path / "trace.jsonl"
+    assert cli.main(["record", str(tmp_path / "log"), "--form", form, "--out", str(out)]) == 0
+    assert capsys.readouterr().err == "1 calls; 1 lines could not be used\n"
+    assert len(out.read_text().splitlines()) == 2
+    assert cli.main(["simulate", str(out), "--policy", "lru", "--capacity", "40", "--format", "json"]) == 0
+
+
+def test_a_session_goes_on_behind_a_row_that_is_not_as_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.loads(line) for line in claude_code().splitlines()]
+    rows[4]["message"]["tool_calls"] = ["x"]  # what the tool said
+    _, one, two = record(tmp_path, "\n".join(map(json.dumps, rows)), capsys=capsys)
+    assert two["hashes"][: len(one["hashes"])] == one["hashes"] and two["tokens"] > one["tokens"]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
