@@ -132,7 +132,7 @@ class Budget:
             if enough > shorter:
                 self._cut(line, shorter, now)
             passed.append((entry, length, granted))
-            covered.give_back(self._heap)  # what it shared with weaker ones may be theirs alone by now
+            covered.look(self._heap)  # what it shared with weaker ones may be theirs alone by now
         for entry, length, granted in reversed(passed):  # strongest first: what others keep anyway is free
             line = entry[3]
             lowest = line.granted

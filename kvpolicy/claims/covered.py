@@ -25,7 +25,7 @@ class Covered:
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._at: dict[Hashable, dict[Entry, Mark]] = {}
-        self._places: dict[Line, dict[Hashable, Entry]] = {}
+        self._places: dict[Line, dict[Entry, Hashable]] = {}  # eviction may bring several of a line's to one place
 
     def takes(self, entry: Entry) -> bool:
         """Whether this is one of them; then it stands aside from now on."""
@@ -39,7 +39,7 @@ class Covered:
         if count - len(aside) < 2:
             return False
         self._at.setdefault(place, {})[entry] = mark
-        self._places.setdefault(line, {})[place] = entry
+        self._places.setdefault(line, {})[entry] = place
         return True
 
     def look(self, order: list[Entry]) -> None:
@@ -53,7 +53,7 @@ class Covered:
 
     def leave(self, line: Line, order: list[Entry]) -> None:
         """The line is protected otherwise than before, or no more: it stands in the order again."""
-        for place, entry in list(self._places.get(line, {}).items()):
+        for entry, place in list(self._places.get(line, {}).items()):
             self._return(entry, place, order)
 
     def give_back(self, order: list[Entry]) -> None:
@@ -64,7 +64,7 @@ class Covered:
     def _return(self, entry: Entry, place: Hashable, order: list[Entry]) -> None:
         heappush(order, entry)
         aside, places = self._at[place], self._places[entry[3]]
-        del aside[entry], places[place]
+        del aside[entry], places[entry]
         if not aside:
             del self._at[place]
         if not places:
