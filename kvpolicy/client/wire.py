@@ -11,13 +11,15 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
+from kvpolicy import words
 from kvpolicy.client.once import warn_once
-from kvpolicy.client.scope import MESSAGE, TOOLS, Mark, Scope
+from kvpolicy.client.scope import END, MESSAGE, TOKEN, TOOLS, Mark, Scope
 
 CONTEXT, SPANS = "x-kvp-context", "x-kvp-spans"
 _NAMES = ("session", "run", "workflow", "node", "agent", "branch", "parent")
 _COUNTS = ("turn", "depth")
 _FLAGS = ("last_step", "final")
+_OF_MARKS = frozenset({"name", "tool", "branch", "agent", "node"})
 LONGEST_NAME = 256  # characters; the service takes no longer ones
 LONGEST = 8000  # characters of a header
 _LARGEST = 999_999_999_999_999  # of RFC 9651's integers
@@ -26,12 +28,15 @@ PREFIX = "/kvp/"
 
 @lru_cache(maxsize=4096)
 def headers(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """The headers of a scope, none where it says nothing. What cannot be said is left out, and warned of once."""
+    """The headers of a scope, none where it says nothing. What cannot be said is left out, and warned of once.
+
+    # INVARIANT: every value is printable ASCII: an HTTP client raises for any other, which would cost an LLM call.
+    """
     made = []
     context = ", ".join(_context(scope))
     if context:
         made.append((CONTEXT, context))
-    marks = ", ".join(_mark(each) for each in scope.marks)
+    marks = ", ".join(_mark(each) for each in _sayable(scope))
     if marks:
         made.append((SPANS, marks))
     for name, value in made:
@@ -44,8 +49,9 @@ def body(scope: Scope) -> dict[str, Any]:
     """The same as the body field `kvp`, for clients that can add to a body but not to headers."""
     told: dict[str, Any] = dict(_said(scope))
     found: dict[str, Any] = {"context": told} if told else {}
-    if scope.marks:
-        found["spans"] = [_row(each) for each in scope.marks]
+    spans = [_row(each) for each in _sayable(scope)]
+    if spans:
+        found["spans"] = spans
     return found
 
 
@@ -92,6 +98,33 @@ def _context(scope: Scope) -> Iterable[str]:
             yield f"{name}={value if isinstance(value, int) else _text(value)}"
 
 
+def _sayable(scope: Scope) -> Iterable[Mark]:
+    """Its marks but for those that the service could not read."""
+    for mark in scope.marks:
+        why = _fault(mark)
+        if why is None:
+            yield mark
+        else:
+            warn_once(f"mark {why}", f"a mark is not sent: {why}")
+
+
+def _fault(mark: Mark) -> str | None:
+    """What of a mark cannot be said."""
+    if mark.kind not in words.SPAN_KINDS:
+        return f"its kind is one of {', '.join(words.SPAN_KINDS)}, not {mark.kind!r}"
+    if mark.unit not in (MESSAGE, TOKEN, TOOLS):
+        return f"its unit is {MESSAGE}, {TOKEN} or {TOOLS}, not {mark.unit!r}"
+    numbers = (mark.start, mark.end, 0 if mark.part is None else mark.part)
+    if not all(type(number) is int and END <= number <= _LARGEST for number in numbers):
+        return f"it counts from 0, and {END} is the end"
+    for name, value in mark.attributes:
+        if name not in _OF_MARKS:
+            return f"its attributes are {', '.join(sorted(_OF_MARKS))}, not {name!r}"
+        if not isinstance(value, str) or any("\ud800" <= each <= "\udfff" for each in value):
+            return f"its {name} is no text"
+    return None
+
+
 def _mark(mark: Mark) -> str:
     members = "(tools)" if mark.unit == TOOLS else f"({mark.start} {mark.end})"
     told = "" if mark.unit in (MESSAGE, TOOLS) else f";u={mark.unit}"
@@ -106,8 +139,8 @@ def _row(mark: Mark) -> Mapping[str, Any]:
 
 
 def _text(value: str) -> str:
-    """A string of the structured fields; a Display String where it is not ASCII."""
-    if value.isascii():
+    """A string of the structured fields; a Display String where it is not printable ASCII."""
+    if value.isascii() and value.isprintable():
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     safe = "".join(chr(b) if 0x20 <= b < 0x7F and b not in b'%"' else f"%{b:02x}" for b in value.encode("utf-8"))
     return f'%"{safe}"'

@@ -110,6 +110,13 @@ def test_spans_of_a_prompt(served: Stack) -> None:
     assert ask(served, "openai", words) > 100
 
 
+@pytest.mark.parametrize("way", ["openai", "anthropic"])
+@pytest.mark.parametrize("name", ["a\nb", "a\x00\x7f", "one\r\nx-other: 1"])
+def test_a_mark_s_name_of_several_lines_costs_no_call(served: Stack, way: str, name: str) -> None:
+    with kvpolicy.run(session="lines"), kvpolicy.spans(kvpolicy.mark("document", 0, 1, name=name)):
+        assert ask(served, way, f"{way} {name!r}") == 0
+
+
 def test_an_address_alone(served: Stack) -> None:
     for _ in range(2):
         with kvpolicy.run(session="address"), kvpolicy.step("keeper"):

@@ -19,6 +19,7 @@ from kvpolicy.service.meaning.headers import from_headers
 
 NAMES = st.one_of(st.none(), st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(str.isprintable))
 COUNTS = st.one_of(st.none(), st.integers(0, 10**14))
+ANY = st.text(st.characters(codec="utf-8"), max_size=40)  # line breaks and other controls among it
 FLAGS = st.one_of(st.none(), st.booleans())
 MARKS = st.builds(
     Mark,
@@ -27,7 +28,7 @@ MARKS = st.builds(
     st.integers(-1, 99),
     st.sampled_from(["message", "token"]),
     st.none(),
-    st.dictionaries(st.sampled_from(["name", "tool", "branch"]), NAMES.filter(bool), max_size=2).map(
+    st.dictionaries(st.sampled_from(["name", "tool", "branch"]), ANY, max_size=2).map(
         lambda d: tuple(sorted(d.items()))
     ),
 )
@@ -53,6 +54,7 @@ def test_headers_and_body_say_the_scope(scope: Scope) -> None:
         assert read.context == expected(scope)
         assert same_marks(read, scope)
         assert read.warned == ()
+    assert all(value.isascii() and value.isprintable() for _, value in headers(scope))
 
 
 @settings(max_examples=150, deadline=None)
@@ -98,3 +100,27 @@ def test_what_cannot_be_said_is_left_out_and_warned_of_once(caplog: pytest.LogCa
             assert dict(headers(Scope(session="s" * 300 + str(number), node="a\nb", run="r"))) == {CONTEXT: 'run="r"'}
         assert headers(Scope(marks=(mark("document", name="n" * 9000),))) == ()
     assert [record.message.partition(":")[0] for record in caplog.records] == ["kvpolicy"] * 3
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        mark("documents"),
+        mark("document\r\nx-other: 1"),
+        mark("document", unit="word"),
+        mark("document", "0\n", 1),  # type: ignore[arg-type]
+        mark("document", 0, -2),
+        mark("document", 0, 1, part="1\n"),  # type: ignore[arg-type]
+        mark("document", 0, 1, **{"na\nme": "x"}),
+        mark("document", 0, 1, name=3),  # type: ignore[arg-type]
+        mark("document", 0, 1, name="half of a pair \ud800"),
+    ],
+)
+def test_a_mark_that_cannot_be_said_is_left_out_alone(bad: Mark, caplog: pytest.LogCaptureFixture) -> None:
+    once.counts.clear()
+    scope = Scope(session="s", marks=(bad, mark("tools", unit="tools")))
+    with caplog.at_level(logging.WARNING, "kvpolicy"):
+        for _ in range(2):
+            assert dict(headers(scope)) == {CONTEXT: 'session="s"', SPANS: "(tools);t=tools"}
+            assert body(scope)["spans"] == [{"tools": True, "kind": "tools"}]
+    assert len(caplog.records) == 1 and "a mark is not sent" in caplog.text
