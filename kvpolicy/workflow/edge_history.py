@@ -20,7 +20,8 @@ class EdgeHistory:
         self._taken: dict[str | None, list[int]] = {}
 
     def taken(self, tenant: str | None) -> Sequence[int]:
-        """How often each edge was taken; empty where nothing is known."""
+        """How often each edge was taken; empty where nothing is known. It stays as it is: what is added makes another
+        list, so that whoever keeps something worked out by this one sees whether it still holds."""
         return self._taken.get(tenant, ())
 
     def add(self, tenant: str | None, run: Run) -> None:

@@ -90,6 +90,7 @@ class Run:
         self.over = at
         self._log, self._before, self._middle = [], None, None
         self.standing.started = {}
+        self.standing.chances.clear()
         if self.standing.position is not None:
             self.standing.position.finish()
 

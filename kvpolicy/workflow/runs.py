@@ -177,10 +177,14 @@ class Runs:
         standing = self.standing(owner)
         position = None if standing is None else standing.position
         index = None if position is None or node is None else position.graph.find(node)
-        if position is None or index is None:
+        if standing is None or position is None or index is None:
             return None
         history = self._histories.get(position.graph)
-        return visit_probability(position, index, () if history is None else history.taken(owner.tenant))
+        taken = () if history is None else history.taken(owner.tenant)
+        kept = standing.chances.get(index)
+        if kept is None or kept[0] is not taken:  # a history that has grown is another list
+            kept = standing.chances[index] = taken, visit_probability(position, index, taken)
+        return kept[1]
 
     def fan_out(self, owner: Owner, node: str | None) -> int | None:
         """How many instances of `node` the graph or the run tells of."""

@@ -6,7 +6,7 @@ steps with their times, with a graph the `Position` in it, and which branches st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kvpolicy.workflow.graph import Graph
@@ -37,13 +37,15 @@ class Told:
 
 
 class Standing:
-    """`started`: when the steps began that run, by node."""
+    """`started`: when the steps began that run, by node. chances: of nodes by their numbers, worked out by `runs`, each
+    with the history of edges it was worked out by; empty after every step told."""
 
-    __slots__ = ("_branches", "_since", "position", "started")
+    __slots__ = ("_branches", "_since", "chances", "position", "started")
 
     def __init__(self, graph: Graph | None) -> None:
         self.position = None if graph is None else Position(graph)
         self.started: dict[str | None, list[float]] = {}
+        self.chances: dict[int, tuple[Sequence[int], float]] = {}
         self._branches: dict[str, tuple[str, int]] = {}  # node and fate of the instance a branch stands for
         self._since: dict[str, float] = {}  # when it began, by branch
 
@@ -58,6 +60,7 @@ class Standing:
     def tell(self, told: Told) -> float | None:
         """Take the next step told. Seconds of the step that ended by it, where its begin is known."""
         position, node = self.position, told.node
+        self.chances.clear()
         if position is not None:
             for name, count in (told.counts or {}).items():
                 position.fan_out(name, count)
