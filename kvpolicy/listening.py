@@ -55,6 +55,7 @@ class _Protocol(HttpToolsProtocol):
     bounds = Bounds()
     _late: asyncio.TimerHandle | None = None
     _head: int | None = 0  # bytes of the head that is coming, None between its end and the next request's first byte
+    _between = 0  # bytes behind a head that were no body: chunks' own lines, and trailers
     _long = False
 
     def connection_made(self, transport: Any) -> None:
@@ -66,7 +67,10 @@ class _Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._between += len(data)
         super().data_received(data)
+        if self._head is None and self._between > 2 * self.bounds.header_bytes:  # one trailer may go on without an end
+            self._end_trailer()
         if self._head is not None and self.parser is not None:  # one header line alone may go on without an end
             self._head += len(data)
             if self._head > 2 * self.bounds.header_bytes and not self.transport.is_closing():
@@ -84,11 +88,21 @@ class _Protocol(HttpToolsProtocol):
         self._counted(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is None:
+            return  # a trailer: nobody reads it, none is kept
         super().on_header(name, value)
         self._counted(len(name) + len(value))
 
+    def on_body(self, body: bytes) -> None:
+        self._between = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._between = 0
+        super().on_message_complete()
+
     def on_headers_complete(self) -> None:
-        self._head = None
+        self._head, self._between = None, 0
         self._disarm()
         super().on_headers_complete()
 
@@ -98,6 +112,14 @@ class _Protocol(HttpToolsProtocol):
             return
         status, text = (431, "the headers are too long") if self._long else (400, "this is no HTTP request")
         self._refuse(status, text)
+
+    def _end_trailer(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._refuse(431, "the trailers are too long")
 
     def _counted(self, size: int) -> None:
         self._long = self._long or size > self.bounds.header_bytes

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import orjson
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -34,15 +34,14 @@ class Gateway:
     upstreams: Upstreams
     tenants: Tenants
     clock: Callable[[], float] = time.monotonic
-    checks: list[Callable[[], str | None]] = field(default_factory=list)
 
     def unready(self) -> str | None:
-        """Why requests should not come here; None: they should. checks: other parts' own answers."""
+        """Why requests should not come here; None: they should."""
         if self.proxy.draining:
             return "draining"
         if self.upstreams.resting(self.clock()):
             return "no upstream takes connections"
-        return next((why for check in self.checks if (why := check()) is not None), None)
+        return None
 
     async def stop(self) -> None:
         """Take no new requests, and wait for those that run, as long as the configuration says."""

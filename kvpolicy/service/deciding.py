@@ -29,8 +29,6 @@ from kvpolicy.service.telling import Telling
 from kvpolicy.steering.pace import TimeSpent
 from kvpolicy.words import DEFAULT_SHARE
 
-_FINISHED = frozenset({"stop", "end_turn", "completed", "stop_sequence"})
-
 ACCEPTED, CLIPPED, DEFERRED, IGNORED = "accepted", "clipped", "deferred", "ignored"
 
 

@@ -134,8 +134,7 @@ class Decisions(Deciding):
         if seen.expects is not None and reader.cached is not None:
             self.gains.found(seen.expects, reader.cached)
         if self.metrics is not None and reader.prompt is not None:
-            model = seen.conversation.model
-            self.metrics.count_tokens(owner.tenant, model, reader.cached or 0, reader.prompt, reader.output or 0)
+            self.metrics.count_tokens(owner.tenant, reader.cached or 0, reader.prompt, reader.output or 0)
         calls = {row["id"]: row["name"] for row in reader.calls.values() if row["id"]}
         self.sessions.answered(owner.tenant, chain, following(seen.conversation, reader, self.secret), calls, now)
         if seen.measured and reader.prompt is not None and seen.request.tokens != reader.prompt:

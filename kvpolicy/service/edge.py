@@ -87,12 +87,17 @@ def joined(raw: Iterable[tuple[bytes, bytes]], most: int) -> dict[str, str]:
     for count, (name, value) in enumerate(raw, 1):
         size += len(name) + len(value)
         if size > most or count > MOST_HEADERS:
-            raise Refusal(431, "invalid_request_error", f"the headers are longer than {most} bytes")
+            raise Refusal(431, "invalid_request_error", f"the headers are longer than {most} bytes", CLOSE)
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         if key in found and key in _ONCE:
-            raise Refusal(400, "invalid_request_error", f"there is more than one header {key}")
+            raise Refusal(400, "invalid_request_error", f"there is more than one header {key}", CLOSE)
         found[key] = f"{found[key]}, {text}" if key in found else text
     return found
+
+
+def has_body(headers: Mapping[str, str]) -> bool:
+    """Whether a body comes behind a request's head, joined as `joined` does."""
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def passed_on(raw: Iterable[tuple[bytes, bytes]], *, secret: bool) -> list[tuple[str, str]]:

@@ -51,7 +51,7 @@ class Parts(Collector):
         rows = [(n, getattr(offsets, n)) for n in ("known", "fetched", "unknown", "asked")]
         yield counted("kvpolicy_places", "Places of messages in tokens.", "what", rows)
         tokens = CounterMetricFamily("kvpolicy_tokens", "Tokens by the engine's own counts.", labels=["tenant", "kind"])
-        for (tenant, kind, _), count in self._metrics.tokens.items():
+        for (tenant, kind), count in self._metrics.tokens.items():
             tokens.add_metric([tenant, kind], count)
         yield tokens
         running = GaugeMetricFamily("kvpolicy_requests_running", "Requests on their way.")
@@ -101,8 +101,8 @@ class Parts(Collector):
         if residents is not None and residents:
             states = GaugeMetricFamily("kvpolicy_events_state", "KV events of an engine: 1 in its state.",
                                        labels=["engine", "rank", "state"])  # fmt: skip
-            for row in residents.rows():
-                states.add_metric([str(row["name"]), str(row["rank"]), str(row["state"])], 1)
+            for url, rank, state in residents.states():
+                states.add_metric([url, str(rank), state], 1)
             yield states
 
 

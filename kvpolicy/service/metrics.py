@@ -32,18 +32,18 @@ class Metrics:
             ["engine"],
             registry=self.registry,
         )
-        self.tokens: dict[tuple[str, str, str], int] = {}
+        self.tokens: dict[tuple[str, str], int] = {}  # by tenant and kind
         self._tenants: set[str] = set()
 
     def watch(self, collector: Collector) -> None:
         """Read these counters, too."""
         self.registry.register(collector)
 
-    def count_tokens(self, tenant: str, model: str | None, cached: int, prompt: int, output: int) -> None:
+    def count_tokens(self, tenant: str, cached: int, prompt: int, output: int) -> None:
         """What an answer said of itself: cached and uncached prompt tokens apart, so that their rates are, too."""
         name = self._bounded(tenant)
         for kind, count in (("cached", cached), ("uncached", prompt - cached), ("output", output)):
-            key = (name, kind, "")
+            key = (name, kind)
             self.tokens[key] = self.tokens.get(key, 0) + max(count, 0)
 
     def exposition(self) -> bytes:

@@ -21,7 +21,17 @@ from kvpolicy.request import Owner
 from kvpolicy.service import paths
 from kvpolicy.service.admission import Admission
 from kvpolicy.service.config import Config
-from kvpolicy.service.edge import CLOSE, Refusal, joined, passed_on, read_body, refuse, stripped, without_raw_fields
+from kvpolicy.service.edge import (
+    CLOSE,
+    Refusal,
+    has_body,
+    joined,
+    passed_on,
+    read_body,
+    refuse,
+    stripped,
+    without_raw_fields,
+)
 from kvpolicy.service.exchange import CANCELLED, FAILED, Exchange, Stage
 from kvpolicy.service.forwarding import Forwarding, Passage, UpstreamBroke
 from kvpolicy.service.isolation import SALT_FIELD, Mint, unique
@@ -94,11 +104,16 @@ class Proxy:
             raise Refusal(503, "overloaded_error", "the gateway is shutting down", {"retry-after": "1", **CLOSE})
         headers = joined(scope["headers"], self.config.limits.header_bytes)
         raw_path = scope.get("raw_path") or scope["path"].encode()
-        paths.check(scope["path"], raw_path, self._closed)
-        tenant = self.tenants.of(headers)
-        if tenant is None:
-            raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
-        self._admission.enter(tenant)
+        try:
+            paths.check(scope["path"], raw_path, self._closed)
+            tenant = self.tenants.of(headers)
+            if tenant is None:
+                raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
+            self._admission.enter(tenant)
+        except Refusal as refusal:
+            if has_body(headers):
+                refusal.headers |= CLOSE
+            raise
         try:
             query = b"?" + scope["query_string"] if scope["query_string"] else b""
             passage = Passage(

@@ -2,7 +2,8 @@
 
 A thread takes the events of every engine that publishes them (`kvpolicy.feeds` entry points). Where the tokens of a
 prompt were asked from an engine anyway, the blocks at its units' ends get names by their tokens and salt; a prompt is
-looked up by these names, the longest first. Look-ups renew nothing.
+looked up by these names, the longest first. Look-ups renew nothing. The thread and the event loop share the residency
+under one lock; a request waits for it no longer than `LONGEST_WAIT_S`, and is then routed without.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kvpolicy.service.meaning.offsets import Places
 
 GROUP = "kvpolicy.feeds"
 LOOK_S = 0.02
+LONGEST_WAIT_S = 0.002  # of a request, for the thread: events of thousands of blocks may come at once
 MOST_NAMES = 200_000
 LIKELY = 16  # tokens a block, of an engine that has not told yet
 TIERS: Mapping[str, float] = {"gpu": 1.0, "cpu": 0.8, "disk": 0.5, "remote": 0.3}
@@ -55,10 +57,12 @@ class Found:
 
 
 class Residents:
-    """upstreams: those with `events` are watched. clock: seconds. counts: `faults looked found learned`."""
+    """upstreams: those with `events` are watched. clock: seconds. counts: `faults looked found busy learned`."""
 
     def __init__(self, upstreams: Sequence[Upstream], engine: str, clock: Callable[[], float]) -> None:
         self.residency = Residency()
+        self._lock = threading.Lock()  # INVARIANT: nobody sees the residency while a feed's events are half applied
+        self._owing: dict[str, float] = {}  # engines that were sent requests since the thread looked last, and when
         self.counts: Counter[str] = Counter()
         self._clock = clock
         self._feeds: dict[str, Feed] = {}
@@ -97,13 +101,30 @@ class Residents:
                 feed.close()
 
     def sent(self, url: str) -> None:
-        """A request went to an engine: it owes events."""
+        """A request went to an engine: it owes events. Waits for nobody."""
         if url in self._feeds:
-            self.residency.sent(url, self._clock())
+            self._owing.setdefault(url, self._clock())
 
-    def rows(self) -> list[dict[str, object]]:
-        """The state of every engine that is watched."""
-        return self.residency.rows(self._clock())
+    def block_size(self, url: str) -> int | None:
+        """Tokens a block: what the engine's events told last, the configuration until then. None: nobody has said."""
+        known = self.residency.workers.get(url)
+        return None if known is None else known.block_size
+
+    def states(self) -> list[tuple[str, int, str]]:
+        """Engine, rank and state (live, stale, no_events) of all that is watched. Waits for the thread."""
+        now = self._clock()
+        with self._lock:
+            self._owed()
+            return [
+                (url, rank, self.residency.state(url, rank, now))
+                for url in sorted(self._feeds)
+                for rank in self.residency.ranks(url) or [0]
+            ]
+
+    def _owed(self) -> None:
+        """Bring in what was sent. Under the lock."""
+        for url in list(self._owing):
+            self.residency.sent(url, self._owing.pop(url))
 
     # --- names ----------------------------------------------------------------------------------------------------
 
@@ -112,7 +133,7 @@ class Residents:
         tokens = places.tokens
         if not self._feeds or tokens is None:
             return
-        for size in {known.block_size or LIKELY for known in self.residency.workers.values()}:
+        for size in {self.block_size(url) or LIKELY for url in self._feeds}:
             ends = [
                 (end // size * size, unit.digest)
                 for unit, end in zip(conversation.units, places.ends, strict=True)
@@ -129,12 +150,14 @@ class Residents:
     def find(self, conversation: Conversation, salt: str | None) -> dict[str, Found]:
         """What each watched engine has of it, as far as that is known."""
         self.counts["looked"] += 1
-        found = {}
-        for url in self._feeds:
-            with suppress(RuntimeError, KeyError):  # the thread was changing it
-                longest = self._longest(url, conversation, salt)
-                if longest is not None:
-                    found[url] = longest
+        if not self._lock.acquire(timeout=LONGEST_WAIT_S):
+            self.counts["busy"] += 1
+            return {}
+        try:
+            each = {url: self._longest(url, conversation, salt) for url in self._feeds}
+        finally:
+            self._lock.release()
+        found = {url: longest for url, longest in each.items() if longest is not None}
         self.counts["found"] += bool(found)
         return found
 
@@ -167,6 +190,8 @@ class Residents:
         while not self._closing.wait(LOOK_S):
             for feed in self._feeds.values():
                 try:
-                    feed.take(self.residency, self._clock())
+                    with self._lock:
+                        self._owed()
+                        feed.take(self.residency, self._clock())
                 except Exception:
                     self.counts["faults"] += 1

@@ -76,11 +76,7 @@ class Routing:
             return
         if wants_same_worker(seen) and (session := session_of(seen)) is not None:
             pinning = self._pin(seen.arrived.owner.tenant, session, exchange.upstream)
-            try:
-                task = asyncio.get_running_loop().create_task(pinning)
-            except RuntimeError:  # no loop runs
-                asyncio.run(pinning)
-                return
+            task = asyncio.create_task(pinning)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

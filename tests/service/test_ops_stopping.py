@@ -106,9 +106,3 @@ def test_ready_says_no_where_no_engine_takes_connections_and_yes_again() -> None
         assert httpx.get(f"{at}/healthz").status_code == 200
         made.upstreams.engines[0].worked()
         assert httpx.get(f"{at}/readyz").status_code == 200
-
-
-def test_ready_asks_the_other_parts() -> None:
-    with upstream() as engine, gateway(engine.url) as (at, made):
-        made.checks.append(lambda: "events are behind")
-        assert httpx.get(f"{at}/readyz").text == "events are behind\n"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
-from kvpolicy.residency.events import STORED, KvEvent
+from kvpolicy.residency import Residency
+from kvpolicy.residency.events import CLEARED, STORED, KvEvent
 from kvpolicy.residency.holdings import root_key, token_key
+from kvpolicy.residency.index import SILENT_S
+from kvpolicy.residency.source import Source
 from kvpolicy.service.config import Limits, Upstream
 from kvpolicy.service.config import Routing as Settings
 from kvpolicy.service.exchange import DONE, Exchange
@@ -80,9 +84,15 @@ class Desk:
         asyncio.run(self.routing.enter(asked))
         return asked
 
-    def went(self, asked: Exchange, url: str) -> None:
+    def went(self, asked: Exchange, url: str, how: str = DONE) -> None:
+        """Its end, and what is done beside it."""
+
+        async def leave() -> None:
+            self.routing.leave(asked, how)
+            await asyncio.gather(*self.routing._tasks)
+
         asked.upstream = url
-        self.routing.leave(asked, DONE)
+        asyncio.run(leave())
 
     def choice(self, asked: Exchange) -> str:
         return self.upstreams.candidates("m", asked.prefer, self.clock.now)[0].url
@@ -180,7 +190,68 @@ def test_a_pin_gives_way_and_moves(why: str) -> None:
 def test_a_refused_request_pins_nothing() -> None:
     desk = Desk()
     asked = desk.ask(place="same_worker")
-    asked.upstream = B
-    desk.routing.leave(asked, "failed")
+    desk.went(asked, B, "failed")
     desk.running(b=1)
     assert desk.choice(desk.ask(place="same_worker")) == A
+
+
+# --- the thread that takes events -------------------------------------------------------------------------------------
+
+
+class Halfway:
+    """A feed whose turn has two events: it stops between them until it is let go on."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.between, self.go_on, self.turns = desk, threading.Event(), threading.Event(), 0
+
+    def take(self, residency: Residency, now: float, wait_s: float = 0.0) -> None:
+        self.turns += 1
+        if self.turns == 1:
+            self.desk.stored(A, 36)
+            self.between.set()
+            assert self.go_on.wait(30)
+            residency.take(A, 0, 1, KvEvent(CLEARED, ()), now)
+
+    def close(self) -> None:
+        self.go_on.set()
+
+
+def test_nobody_sees_a_turn_of_events_half_applied_and_no_request_waits_for_its_end() -> None:
+    desk = Desk()
+    learned(desk)
+    feed = Halfway(desk)
+    desk.residents._feeds = {A: feed}
+    states: list[Any] = []
+    reader = threading.Thread(target=lambda: states.append(desk.residents.states()))
+    desk.residents.start()
+    try:
+        assert feed.between.wait(30)
+        assert desk.residents.find(conversation(), SALT) == {}  # the thread is at it: routed without
+        assert desk.residents.counts["busy"] == 1
+        desk.residents.sent(A)
+        reader.start()
+        reader.join(0.05)
+        assert not states
+        feed.go_on.set()
+        reader.join(30)
+        assert states == [[(A, 0, "live")]]
+    finally:
+        feed.go_on.set()
+        desk.residents.close()
+    assert desk.residents.counts["faults"] == 0
+    assert desk.residents.find(conversation(), SALT) == {}
+    assert desk.residents.counts["busy"] == 1
+
+
+def test_states_copy_no_blocks_and_know_who_owes_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    def copied(self: Source) -> list[Any]:
+        raise AssertionError("every block of an engine, for one word")
+
+    monkeypatch.setattr(Source, "present", copied)
+    desk = Desk()
+    desk.stored(A, 36)
+    desk.residents.residency.worker(B, 0.0)
+    assert desk.residents.states() == [(A, 0, "live"), (B, 0, "stale")]
+    desk.residents.sent(A)
+    desk.clock.now = SILENT_S
+    assert desk.residents.states() == [(A, 0, "no_events"), (B, 0, "no_events")]
