@@ -219,6 +219,7 @@ def serve(
     limits = bounds or Bounds()
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, lifespan="on", timeout_keep_alive=75,
+        proxy_headers=False,  # INVARIANT: a client is who is connected; no header of its own makes it another
         http=type("Bounded", (_Protocol,), {"bounds": limits}), ws="none", server_header=False,
         limit_concurrency=limits.clients, timeout_graceful_shutdown=None if stopping is None else GRACE_S,
         **settings,

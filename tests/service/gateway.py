@@ -28,6 +28,7 @@ def served(app: Any, bounds: Bounds) -> Iterator[str]:
         lifespan="on",
         http=type("Bounded", (_Protocol,), {"bounds": bounds}),
         ws="none",
+        proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=1,
     )
