@@ -14,7 +14,7 @@ from kvpolicy.request import Owner
 from kvpolicy.service.answers import AnswerReader
 from kvpolicy.service.deciding import DEFERRED, IGNORED, Deciding
 from kvpolicy.service.exchange import DONE, Exchange
-from kvpolicy.service.isolation import SALT_FIELD, unique
+from kvpolicy.service.isolation import SALT_FIELD, digest_key, unique
 from kvpolicy.service.meaning import dialects
 from kvpolicy.service.meaning.annotations import merged
 from kvpolicy.service.meaning.body_field import from_body
@@ -39,7 +39,7 @@ class Decisions(Deciding):
         exchange.sent[SALT_FIELD] = unique()
         said = merged(from_headers(exchange.headers), from_body(exchange.body))
         context = identified(said.context, exchange.headers, exchange.body)
-        conversation = dialects.read(exchange.dialect, exchange.body, self.secret)
+        conversation = dialects.read(exchange.dialect, exchange.body, digest_key(self.secret, exchange.tenant.name))
         if conversation is None:
             self.counts["unread"] += 1
             self._answer(exchange, None, IGNORED)
@@ -136,7 +136,8 @@ class Decisions(Deciding):
         if self.metrics is not None and reader.prompt is not None:
             self.metrics.count_tokens(owner.tenant, reader.cached or 0, reader.prompt, reader.output or 0)
         calls = {row["id"]: row["name"] for row in reader.calls.values() if row["id"]}
-        self.sessions.answered(owner.tenant, chain, following(seen.conversation, reader, self.secret), calls, now)
+        digests = following(seen.conversation, reader, digest_key(self.secret, owner.tenant))
+        self.sessions.answered(owner.tenant, chain, digests, calls, now)
         if seen.measured and reader.prompt is not None and seen.request.tokens != reader.prompt:
             self.counts["places_wrong"] += 1  # the engine counts otherwise than its tokenize route: ask anew
             self.offsets.forget(seen.conversation)

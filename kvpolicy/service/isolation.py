@@ -60,4 +60,11 @@ def hashed(secret: bytes, name: str | None) -> str | None:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10, key=secret[:32]).hexdigest()
 
 
+def digest_key(secret: bytes, tenant: str) -> bytes:
+    """The key of the digests of a tenant's prompts. # INVARIANT: no two tenants' digests meet, so that nothing that is
+    remembered by a digest says to one what another has sent. It is no value of `hashed`: those are written to logs."""
+    raw = tenant.encode("utf-8", "surrogatepass")
+    return blake2b(raw, digest_size=32, key=secret[:32], person=b"kvp-digests").digest()
+
+
 Mint = Callable[[Owner, str], str | None]
