@@ -14,6 +14,7 @@ from kvpolicy.workflow.chance import visit_probability
 from kvpolicy.workflow.edge_history import EdgeHistory
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.held import HeldRuns
 from kvpolicy.workflow.named import NamedGraphs
 from kvpolicy.workflow.position import Position
 from kvpolicy.workflow.run import Run
@@ -22,7 +23,6 @@ from kvpolicy.workflow.standing import Standing, Told
 
 SILENT_S = 3600.0  # a run of which nothing was heard for so long says nothing any more, until something is heard again
 
-_MOST_RUNS, _MOST_MARKS = 100_000, 20_000_000  # marks: nodes and edges of all runs' graphs
 _MOST_GRAPHS = 256
 _TOLD = ("step_start", "step_end", "barrier", "branch_pruned", "branch_start", "resume")
 _ABOUT_BRANCHES = ("branch_start", "resume")  # they matter for a branch that was given up
@@ -39,9 +39,7 @@ class Runs:
         self._histories: dict[Graph | None, EdgeHistory] = {}
         if graph is not None:
             self._know(graph)
-        self._runs: dict[RunKey, Run] = {}  # the longest unheard-of first
-        self._silent: dict[RunKey, Run] = {}
-        self._most = _most_runs(graph)
+        self.held = HeldRuns()
 
     def describe(self, graph: Graph) -> None:
         """The workflow of runs that begin from now on. The same graph again is the same, whose earlier runs count."""
@@ -49,11 +47,9 @@ class Runs:
         if graph is not self.graph:
             self.graph = graph
             self.fresh = Standing(graph)
-            self._most = _most_runs(graph)
 
     def name(self, name: str, graph: Graph, tenant: str | None = None) -> bool:
         """The workflow of runs that begin under this name (of a tenant, None: of all) from now on: `NamedGraphs`."""
-        self._most = min(self._most, _most_runs(graph))
         return self.named.put(tenant, name, self._know(graph))
 
     # --- what happens -------------------------------------------------------------------------------------
@@ -66,9 +62,8 @@ class Runs:
         branch = text_of(attributes.get("branch"))
         idle = name not in _TOLD or (name in _ABOUT_BRANCHES and branch is None)
         if idle and not counts and not over:
-            if self._runs or self._silent:
-                for each in owners:
-                    self.heard(each, event.at)
+            for each in owners:
+                self.heard(each, event.at)
             return []
         keys: dict[RunKey, Owner | None] = {key_of(owner): owner for owner in owners}
         if not keys:
@@ -78,12 +73,12 @@ class Runs:
         behind = count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
         ended = []
         for key, owner in keys.items():
-            there = key in self._runs or key in self._silent
+            there = key in self.held
             if not there and (over or name in _ABOUT_BRANCHES):
                 continue
             named = None if there else self.named.find(key[0], attributes.get("workflow"))
             if named is not None:
-                self._runs[key] = Run(named, event.at)
+                self.held.hold(key, Run(named, event.at))
             run = self._take(key, event.at, owner)
             if over:
                 self._count(key, run)
@@ -96,12 +91,12 @@ class Runs:
     def arrived(self, owner: Owner, node: str | None, now: float, workflow: object = None) -> None:
         """A request of `node` arrived, whose run follows `workflow`, where a graph of that name is known."""
         key = key_of(owner)
-        known = self._runs.get(key) or self._silent.get(key)
+        known = self.held.get(key)
         named = None if workflow is None else self.named.find(owner.tenant, workflow)
         if named is not None and (known is None or known.untold):
-            known = self._runs[key] = Run(named, now)
+            known = Run(named, now)
             known.workflow = str(workflow)
-            self._silent.pop(key, None)
+            self.held.hold(key, known)
         graph = self.graph if known is None else known.graph
         if graph is None or node is None or graph.find(node) is None:
             if known is not None:
@@ -122,15 +117,14 @@ class Runs:
     def heard(self, owner: Owner, now: float) -> None:
         """The owner's run goes on, as something else of it shows; one that is not known begins nowhere."""
         key = key_of(owner)
-        if key in self._runs or key in self._silent:
+        if key in self.held:
             self._take(key, now, owner)
 
     def fallen_silent(self, now: float) -> list[Owner]:
         """Runs of which nothing was heard for `SILENT_S` up to now, each once: an owner of each, where one is known."""
         owners = []
         for key, run in list(self._due(now)):
-            del self._runs[key]
-            self._silent[key] = run
+            self.held.silence(key)
             self._count(key, run)
             run.rest()
             if run.owner is not None:
@@ -141,14 +135,14 @@ class Runs:
         """The owner is no more; its run is over if no `others` of it are known."""
         if not others:
             key = key_of(owner)
-            run = self._runs.pop(key, None) or self._silent.pop(key, None)
+            run = self.held.drop(key)
             if run is not None:
                 self._count(key, run)
 
     def reap(self, now: float, idle_for: float) -> None:
         """Forget the runs of which nothing was heard for `idle_for` seconds."""
-        for key in [key for key, run in self._silent.items() if now - run.heard >= idle_for]:
-            del self._silent[key]
+        for key in [key for key, run in self.held.silent.items() if now - run.heard >= idle_for]:
+            self.held.drop(key)
 
     # --- what is asked ------------------------------------------------------------------------------------
 
@@ -200,13 +194,13 @@ class Runs:
 
     def latest(self) -> Position | None:
         """Where the run stands that was heard of last; the beginning, where none has begun."""
-        run = next(reversed(self._runs.values()), None)
+        run = next(reversed(self.held.active.values()), None)
         return self.fresh.position if run is None else run.standing.position
 
     # --- inside -------------------------------------------------------------------------------------------
 
     def _due(self, now: float) -> Iterable[tuple[RunKey, Run]]:
-        for key, run in self._runs.items():
+        for key, run in self.held.active.items():
             if run.heard + SILENT_S > now:
                 return
             yield key, run
@@ -233,22 +227,17 @@ class Runs:
         return {n: v for n, v in told.items() if isinstance(v, int) and not isinstance(v, bool) and v >= 0}
 
     def _take(self, key: RunKey, at: float, owner: Owner | None) -> Run:
-        """The run of a key, from now on the latest; the longest unheard-of leaves where there are too many."""
-        run = self._runs.pop(key, None) or self._silent.pop(key, None) or Run(self.graph, at)
+        """The run of a key, from now on the latest; others leave where there are too many."""
+        run = self.held.get(key) or Run(self.graph, at)
         run.heard, run.owner = max(run.heard, at), owner or run.owner
-        self._runs[key] = run
-        if len(self._runs) + len(self._silent) > self._most:
-            gone = self._silent or self._runs
-            del gone[next(iter(gone))]
+        self.held.hold(key, run)
+        for gone, left in self.held.crowded_out(key):
+            self._count(gone, left)
         return run
 
     def _find(self, owner: Owner) -> Run | None:
-        return next((run for key in keys_of(owner) if (run := self._runs.get(key)) is not None), None)
+        return next((run for key in keys_of(owner) if (run := self.held.active.get(key)) is not None), None)
 
     def _is_silent(self, owner: Owner) -> bool:
-        return bool(self._silent) and any(key in self._silent for key in keys_of(owner))
-
-
-def _most_runs(graph: Graph | None) -> int:
-    size = 1 if graph is None else 1 + len(graph.names) + len(graph.edges)
-    return max(1000, min(_MOST_RUNS, _MOST_MARKS // size))
+        silent = self.held.silent
+        return bool(silent) and any(key in silent for key in keys_of(owner))

@@ -229,7 +229,7 @@ def test_a_run_keeps_a_bounded_past() -> None:
                 node = "search" if number % 2 else "write"
                 branch = {"branch": f"b{number}"} if number % 2 else {}
                 state.observe(Event(float(number), name, {**WHOSE, "node": node, **branch}))
-        (run,) = state.runs._runs.values()
+        (run,) = state.runs.held.active.values()
         assert len(run._log) <= 2 * REMEMBERED
         sizes.append(len(pickle.dumps(run)))
     assert sizes[1] < 2 * sizes[0] + 200_000  # names of branches: 4096 of them are kept

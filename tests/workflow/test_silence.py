@@ -107,10 +107,10 @@ def test_silent_runs_are_forgotten_after_a_day() -> None:
     for number in range(50):
         state.observe(Event(float(number), "step_start", {"tenant": "t", "run": f"r{number}", "node": "plan"}))
     state.advance(2 * SILENT_S)
-    assert (len(state.runs._runs), len(state.runs._silent)) == (0, 50)
+    assert (len(state.runs.held.active), len(state.runs.held.silent)) == (0, 50)
     state.advance(86_400.0 + 20.0)
     state.reap()
-    assert len(state.runs._silent) == 29
+    assert len(state.runs.held.silent) == 29
 
 
 def test_a_forgotten_branch_does_not_make_a_trunk() -> None:
