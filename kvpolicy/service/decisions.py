@@ -78,12 +78,15 @@ class Decisions(Deciding):
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    async def happened(self, event: Event, seen: Seen | None = None) -> int:
-        """An event of an owner, or of those its fields address. Returns how many owners it reached."""
+    async def happened(self, event: Event, seen: Seen | None = None) -> int | None:
+        """An event of an owner, or of those its fields address. Returns how many owners it reached, None where that is
+        not known yet: it takes effect when the store has it."""
         event, owner = self._addressed(event, seen)
         reached = await self.telling.observe(event, owner)
-        self.holding.happened(event, reached)
         self.counts["events"] += 1
+        if reached is None:
+            return None
+        self.holding.happened(event, reached)
         return len(reached)
 
     def _addressed(self, event: Event, seen: Seen | None) -> tuple[Event, Owner | None]:

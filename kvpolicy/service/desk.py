@@ -110,6 +110,8 @@ class Desk:
         except InputFault as fault:
             return {"status": "rejected", "requested": 0, "granted": 0, "reason": str(fault)}
         reached = await decisions.happened(event)
+        if reached is None:
+            return {"status": "deferred", "requested": 0, "granted": 0, "reason": "the store has not answered yet"}
         if not reached:
             return {"status": "ignored", "requested": 0, "granted": 0, "reason": "no owner agrees with its fields"}
         return {"status": "accepted", "requested": reached, "granted": reached, "reason": None}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -32,12 +33,12 @@ class Telling(Protocol):
         """A request came."""
         ...
 
-    async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
-        """An event; the owners that it reached."""
+    async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...] | None:
+        """An event; the owners that it reached. None: that is not known yet."""
         ...
 
     def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
-        """The same, where nobody waits for what it reached."""
+        """The same, where nobody waits for what it reached: the owners of whom that is known at once."""
         ...
 
     def touched(self, request: Request, now: float) -> tuple[Owner, ...]:
@@ -89,8 +90,9 @@ class Alone:
 
 
 class Together:
-    """store: that replicas share. happened: told of an event of another replica with whom it reached; left: of an owner
-    whose newest request another replica serves. counts: `told foreign late refused`."""
+    """store: that replicas share. happened: told of an event that nobody here waits for (another replica's, or one of
+    ours that came late) with whom it reached; left: of an owner whose newest request another replica serves. counts:
+    `told foreign late refused`."""
 
     def __init__(
         self,
@@ -103,7 +105,9 @@ class Together:
         self._replica = _Replica(store.store, state, self._applied)
         self._happened, self._left = happened, left
         self._mine: set[str] = set()  # how ids of this process's requests begin
-        self._events: dict[str, tuple[Owner, ...] | None] = {}  # of ours on their way, by key
+        self._events: dict[str, tuple[Owner, ...] | None] = {}  # of ours that somebody waits for, by key
+        self._own = uuid4().hex  # how keys of our events begin
+        self._numbers = count()
         self.counts: Counter[str] = Counter()
 
     async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
@@ -112,18 +116,24 @@ class Together:
         told = None if results is None else list(results)[:_MOST]
         return await self._tell(request_record(request, now, told))
 
-    async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+    async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...] | None:
         """See `Telling`."""
         key = self._key()
-        await self._tell(event_record(event, owner, key))
-        return self._events.pop(key, None) or ()
+        try:
+            await self._tell(event_record(event, owner, key))
+        finally:
+            reached = self._events.pop(key, None)
+        return reached
 
     def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
         """See `Telling`."""
         key = self._key()
-        self._store.store.append(event_record(event, owner, key))
-        self.apply_news()
-        return self._events.get(key) or ()
+        try:
+            self._store.store.append(event_record(event, owner, key))
+            self.apply_news()
+        finally:  # INVARIANT: for an event that comes later nobody waits, so that `happened` hears of it
+            reached = self._events.pop(key, None)
+        return reached or ()
 
     def touched(self, request: Request, now: float) -> tuple[Owner, ...]:
         """See `Telling`."""
@@ -155,10 +165,8 @@ class Together:
         return self.apply_news()
 
     def _key(self) -> str:
-        key = uuid4().hex
+        key = f"{self._own}-{next(self._numbers)}"
         self._events[key] = None
-        while len(self._events) > 10_000:
-            del self._events[next(iter(self._events))]
         return key
 
     def _applied(self, record: Record, changed: tuple[Owner, ...]) -> None:
@@ -167,7 +175,7 @@ class Together:
             if record.key in self._events:
                 self._events[record.key] = changed
                 return
-            self.counts["foreign"] += 1
+            self.counts["foreign"] += not (record.key or "").startswith(self._own)
             at = record.at if record.at is not None else 0.0
             self._happened(Event(at, str(body["event"]), dict(body["attributes"])), changed)
         elif record.kind == "request" and _process(str(body.get("id"))) not in self._mine:

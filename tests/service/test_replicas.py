@@ -102,6 +102,26 @@ def test_replicas_agree_also_with_one_that_starts_later(tmp_path: Path) -> None:
         assert until(lambda: phase_by_plan(one, "t"), None) is None
 
 
+def test_a_last_request_ends_what_the_engine_holds_for_its_session(tmp_path: Path) -> None:
+    """`final`: the event is told through Redis, and its engine hears of it when it comes back."""
+    with replicas(tmp_path) as made:
+        one = made.start()
+        messages = [{"role": "system", "content": LONG}, {"role": "user", "content": f"find {LONG[::-1]}"}]
+
+        def keeps(answer: httpx.Response) -> bool | None:
+            """Whether the engine holds a request's turn; None where it does not say (yet)."""
+            held = answer.headers["x-kvp-decision"].split('"')[1]
+            found = httpx.get(f"{one.url}/v1/explain/{held}/blocks/3", timeout=30)
+            told = found.json() if found.is_success else {}
+            return any(claim["kind"] == "turn" for claim in told["claims"]) if told.get("answered") else None
+
+        for session in ("ends", "stays"):
+            assert until(lambda session=session: keeps(ask(one, session, messages)), True) is True
+        stays, ends = ask(one, "stays", messages), ask(one, "ends", messages, kvp={"final": True})
+        assert until(lambda: keeps(ends), False) is False
+        assert until(lambda: keeps(stays), True) is True
+
+
 def test_decisions_go_on_while_redis_hangs_and_when_it_is_gone(tmp_path: Path) -> None:
     with replicas(tmp_path) as made:
         one = made.start()
