@@ -37,7 +37,7 @@ def rules_of(lark: str) -> dict[str, str]:
 def literals_of(lark: str) -> dict[str, str]:
     """Name -> text of the terminals that are one string."""
     found = dict(re.findall(r'^([A-Z_]+)(?:\.\d+)?:\s*"((?:[^"\\]|\\.)*)"\s*$', lark, re.M))
-    return {**found, "WITHIN": "within", "LANGUAGE": "language"}
+    return {**found, "WITHIN": "within", "LANGUAGE": "language", "NESTED": "workflow"}
 
 
 class _Rule:

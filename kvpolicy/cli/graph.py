@@ -14,13 +14,14 @@ from kvpolicy.faults import ERROR, InputFault, PolicyFault
 from kvpolicy.policy.model import NEVER
 
 _NODE = "node"
+_ENDS = 2  # keys of an edge of which nothing is stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kvpolicy.language.syntax import FileSet
     from kvpolicy.workflow.events import Event
-    from kvpolicy.workflow.graph import Graph
+    from kvpolicy.workflow.graph import Graph, GraphEdge
     from kvpolicy.workflow.position import Position
 
 HELP = "A workflow: its nodes with the steps to their next use, its edges and loops, and what is wrong with it."
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
                 for name, role in graph.nodes.items()
             ],
             "edges": [[edge.source, edge.target] for edge in graph.edges],
+            "stated": [row for edge in graph.edges if len(row := _stated(edge)) > _ENDS],
             "joins": dict(graph.joins),
             "loops": [list(loop) for loop in graph.loops()],
             "diagnostics": [d.as_json() for d in found],
@@ -74,18 +76,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _graph(file: str, files: FileSet | None, name: str | None, stated: object) -> Graph:
+    from kvpolicy.language.nesting import nest, outermost
     from kvpolicy.request_json import load_json
     from kvpolicy.workflow.graph import Graph
 
     if files is None:
         return Graph.build(load_json(file), file)
-    workflows = [block for member in files.members for block in member.file.workflows]
-    if name is not None:
-        workflows = [block for block in workflows if block.name == name]
+    nested = nest(files)
+    if nested.faults:
+        raise PolicyFault(nested.faults)
+    named = [block for block in nested.workflows if block.name == name]
+    workflows = outermost(nested.workflows) if name is None else named
     if len(workflows) == 1:
         return Graph.build(workflows[0])
     if workflows:
-        names = ", ".join(block.name for block in workflows)
+        names = ", ".join(block.name for block in nested.workflows)
         raise InputFault(f"{file} has several workflows; name one of {names} with --workflow")
     if stated is not None and name is None:
         return Graph.build(stated)
@@ -174,6 +179,19 @@ def _shown(steps: float) -> int | str:
     return "never" if steps == NEVER else int(steps)
 
 
+def _stated(edge: GraphEdge) -> dict[str, object]:
+    """What is said of an edge beside its ends, in the words of a graph as JSON."""
+    said = {"times": edge.times, "at_most": edge.at_most, "probability": edge.probability, "group": edge.group}
+    marks = {"loop": edge.is_loop or None, "calls": edge.calls or None}
+    told = {key: value for key, value in {**said, **marks}.items() if value is not None}
+    return {"from": edge.source, "to": edge.target, **told}
+
+
+def _way(edge: GraphEdge) -> str:
+    """Where an edge comes from, and how likely it is taken there, where that is stated."""
+    return edge.source if edge.probability is None else f"{edge.source} ({round(100 * edge.probability, 6):g}%)"
+
+
 def _bound(graph: Graph, loop: tuple[str, ...]) -> str:
     """How often a loop can be taken, where that is stated."""
     ways = set(zip(loop, (*loop[1:], loop[0]), strict=True))
@@ -188,7 +206,7 @@ def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int]) -> st
     head = f"  {_NODE:<{width}}  steps" + ("  rank" if ranks else "")
     lines = [f"workflow {graph.name}", head]
     for name, role in graph.nodes.items():
-        into = ", ".join(edge.source for edge in graph.edges if edge.target == name and not edge.calls)
+        into = ", ".join(_way(edge) for edge in graph.edges if edge.target == name and not edge.calls)
         callers = ", ".join(edge.source for edge in graph.edges if edge.target == name and edge.calls)
         waits = " all of" if graph.joins.get(name) == "and" else ""
         after = (f"  after{waits} {into}" if into else "") + (f"  called by {callers}" if callers else "")

@@ -7,6 +7,7 @@ expressions, names, rules, and here the statements of a file.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lark import Token
@@ -15,6 +16,8 @@ from kvpolicy.faults import Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.build_expressions import Children, unquote
 from kvpolicy.language.build_rules import RuleBuilder, flat
+
+Arm = tuple[str, Place, str | None, syntax.Literal | None, int | None]  # name, times, probability, bound
 
 
 class Builder(RuleBuilder):
@@ -74,29 +77,48 @@ class Builder(RuleBuilder):
 
     def nodes(self, children: Children) -> list[syntax.Node]:
         role = str(children[0])
-        pairs = [child for child in children[1:] if not isinstance(child, Token)]
-        return [syntax.Node(role, self._named(pair), pair[1]) for pair in pairs]
+        return [replace(child, role=role) for child in children[1:] if not isinstance(child, Token)]
 
-    def arm(self, children: Children) -> tuple[str, Place, str | None]:
-        (name, place), _, times = children
-        return name, place, str(times) if times is not None else None
+    def node(self, children: Children) -> syntax.Node:
+        pair, _, parent = children
+        return self._called(syntax.Node("", self._named(pair), pair[1]), parent)
 
-    def chain(self, children: Children) -> list[syntax.Edge]:
-        source, place = children[0]
-        edges = []
-        for target, target_place, times in children[2::2]:
-            edges.append(syntax.Edge(source, target, times, None, False, self._to(place, target_place)))
-            source, place = target, target_place
-        return edges
+    def nested(self, children: Children) -> list[syntax.Node]:
+        return [child for child in children[1:] if not isinstance(child, Token)]
 
-    def loop(self, children: Children) -> list[syntax.Edge]:
-        word, (source, _), _, (target, target_place), _, _, bound = children
-        place = self._to(self.place(word), target_place)
+    def part(self, children: Children) -> syntax.Node:
+        """Without a name of its own the node is called as its workflow is."""
+        (path, place), _, own, _, parent = children
+        name, given = (path[-1], place) if own is None else (self._named(own), own[1])
+        return self._called(syntax.Node("workflow", name, given, path=path, path_place=place), parent)
+
+    def _called(self, node: syntax.Node, parent: tuple[str, Place] | None) -> syntax.Node:
+        return node if parent is None else replace(node, parent=parent[0], parent_place=parent[1])
+
+    def arm(self, children: Children) -> Arm:
+        (name, place), _, times, chance, _, _, bound = children
+        if times is not None:
+            times = unquote(times) if times.type == "STRING" else str(times)
+        share = None if chance is None else self.quantity(chance)
         if bound is not None and len(bound) > 9:
             self.faults.append(codes.OUT_OF_RANGE.at(self.place(bound), "a loop cannot be taken that many times"))
             bound = None
         at_most = int(bound) if bound is not None else None
-        return [syntax.Edge(source, target, None, at_most, True, place)]
+        return name, place, times, share if isinstance(share, syntax.Literal) else None, at_most
+
+    def chain(self, children: Children) -> list[syntax.Edge]:
+        source, place = children[0]
+        edges = []
+        for target, target_place, times, chance, at_most in children[2::2]:
+            span = self._to(place, target_place)
+            edges.append(syntax.Edge(source, target, times, at_most, False, span, chance))
+            source, place = target, target_place
+        return edges
+
+    def loop(self, children: Children) -> list[syntax.Edge]:
+        word, (source, _), _, (target, target_place, times, chance, at_most) = children
+        place = self._to(self.place(word), target_place)
+        return [syntax.Edge(source, target, times, at_most, True, place, chance)]
 
     # --- tests ------------------------------------------------------------------------------------------
 

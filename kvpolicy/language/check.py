@@ -1,6 +1,6 @@
 """Words and types of a file set: every name exists, every unit fits, every value has data or an `else`.
 
-Takes what `load` gathered, answers the diagnostics KVP101 to KVP108; what passes can be compiled. The passes are
+Takes what `load` gathered, answers the diagnostics KVP101 to KVP112; what passes can be compiled. The passes are
 functions in a visible tuple, each over one part of the language.
 """
 
@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from kvpolicy.faults import ERROR, Diagnostic, Place
 from kvpolicy.language import syntax
 from kvpolicy.language.check_limits import check_limits
-from kvpolicy.language.check_names import check_definitions, check_layers, check_over, check_uses, check_workflows
+from kvpolicy.language.check_names import check_definitions, check_layers, check_over, check_uses
 from kvpolicy.language.check_rules import check_rules
 from kvpolicy.language.check_tests import check_tests
+from kvpolicy.language.check_workflows import check_workflows
 from kvpolicy.language.lets import check_lets
 from kvpolicy.language.load import LoadResult
 from kvpolicy.language.scope import scope_of

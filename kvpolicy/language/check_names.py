@@ -1,4 +1,4 @@
-"""Names: defined once, and known where they are used. Passes of `check` over files, layers, `over` and workflows."""
+"""Names: defined once, and known where they are used. Passes of `check` over files, layers and `over`."""
 
 from __future__ import annotations
 
@@ -143,35 +143,3 @@ def check_over(files: syntax.FileSet, typer: Typer) -> None:
 def rule_known(path: tuple[str, ...], group: str, scope: Scope) -> bool:
     """Whether a path names a rule, or may have named one in text that was passed over."""
     return scope.find_rule(path, group) is not None or path[-1] in scope.lost
-
-
-def check_workflows(files: syntax.FileSet, typer: Typer) -> None:
-    """Nodes are declared once; where a workflow declares nodes, its edges run between those."""
-    for member in files.members:
-        for workflow in member.file.workflows:
-            nodes: dict[str, Place] = {}
-            for node in workflow.nodes:
-                if node.name in nodes:
-                    note = Note(nodes[node.name], "declared here already")
-                    message = f"the node '{node.name}' is declared twice"
-                    fault = codes.DEFINED_TWICE.at(node.place, message, notes=(note,), fix="remove one of the two")
-                    typer.faults.append(fault)
-                nodes.setdefault(node.name, node.place)
-            for name, place in _ends(workflow) if nodes else ():
-                if name not in nodes and name not in typer.scope.lost:
-                    nodes[name] = place  # one message for one name
-                    typer.faults.append(
-                        unknown("node", name, place, nodes.keys() - {name}, f"declare it: `agent {name}`")
-                    )
-            for edge in workflow.edges:
-                if edge.is_loop and edge.at_most == 0:
-                    message = "a loop that is taken 0 times is none"
-                    typer.faults.append(
-                        codes.OUT_OF_RANGE.at(edge.place, message, fix="remove it, or write `at most 1`")
-                    )
-
-
-def _ends(workflow: syntax.Workflow) -> Iterable[tuple[str, Place]]:
-    for edge in workflow.edges:
-        yield edge.source, edge.place
-        yield edge.target, edge.place

@@ -253,7 +253,8 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`a -> b`; `times`: the name or number after `*`; `at_most`: the bound of a `loop`."""
+    """`a -> b * n 30% at most 3`; `times`: the name or number after `*`; `at_most`: how often it may be taken;
+    `probability`: a literal without a unit or in per cent, of the kind and size that `check` asks for."""
 
     source: str
     target: str
@@ -261,15 +262,27 @@ class Edge:
     at_most: int | None
     is_loop: bool
     place: Place = field(compare=False)
+    probability: Literal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`agent planner`, `tool grep`, `barrier judge`."""
+    """`agent planner`, `tool grep`, `barrier judge`, `agent checker of writer`, `workflow lib.research as first`.
+
+    `parent`: the node that calls it, a sub-agent. Where `role` is `workflow`, `path` is the workflow that the node
+    stands for, as written, and `nested` that workflow itself, once `nesting` has looked it up. The places are those of
+    `parent` and of `path`.
+    """
 
     role: str
     name: str
     place: Place = field(compare=False)
+    parent: str | None = None
+    path: tuple[str, ...] = ()
+    parent_place: Place | None = field(compare=False, default=None)
+    path_place: Place | None = field(compare=False, default=None)
+    # Shared by all who nest it, so it is neither compared nor shown: that would take as long as the graph laid flat.
+    nested: Workflow | None = field(compare=False, repr=False, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kvpolicy.assumed import Assumed, Assumption
+from kvpolicy.language.nesting import outermost
 from kvpolicy.language.syntax import Workflow
 from kvpolicy.policy.model import IntervalPattern, State
 from kvpolicy.request import Request
@@ -61,9 +62,10 @@ def run_state(
 
 
 def _graph(workflows: Sequence[Workflow], request: Request, stated: Mapping[str, object] | None) -> Graph | None:
-    """The stated workflow; else the policy's own: the one the request names, or its only one."""
+    """The stated workflow; else the policy's own: the one the request names, else the only one in no other."""
     if stated is not None:
         return Graph.sound(stated)
     name = request.attributes.get("workflow")
-    named = [w for w in workflows if w.name == name] or (list(workflows) if len(workflows) == 1 else [])
+    whole = outermost(workflows)
+    named = [w for w in workflows if w.name == name] or (whole if len(whole) == 1 else ())
     return Graph.build(named[0]) if named else None

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
-from kvpolicy.faults import Place
+from kvpolicy.faults import Place, PolicyFault
 from kvpolicy.language import syntax
 from kvpolicy.language.codes import PRECEDENCE_CYCLE, SYNTAX, UNKNOWN_NAME
+from kvpolicy.language.nesting import nest
 from kvpolicy.language.scope import home_layer
 from kvpolicy.policy.code import code
 from kvpolicy.policy.compiled import Clamp, Guard, Quota, Rule
@@ -33,7 +34,8 @@ DEFAULT_BOUND_S = 3600.0
 def compile(files: syntax.FileSet) -> Policy:
     """The policy of a file set.
 
-    Raises PolicyFault for a name that nothing defines, an `over` towards a later layer, or layers in a circle.
+    Raises PolicyFault for a name that nothing defines, a workflow within itself, an `over` towards a later layer, or
+    layers in a circle.
     """
     try:
         return _compile(files)
@@ -55,6 +57,9 @@ def _compile(files: syntax.FileSet) -> Policy:
             some, shares = compile_limit(limit, lets, member.group)
             clamps += some
             quotas += shares
+    flows = nest(files)
+    if flows.faults:
+        raise PolicyFault(flows.faults)
     own = [m.file for m in files.members if not m.group] or [m.file for m in files.members]
     return Policy(
         name=_name_of(own),
@@ -63,7 +68,7 @@ def _compile(files: syntax.FileSet) -> Policy:
         clamps=tuple(clamps),
         quotas=tuple(quotas),
         intervals=tuple(pool.intervals.values()),
-        workflows=tuple(w for m in files.members for w in m.file.workflows),
+        workflows=flows.workflows,
         order=Order(layers),
         files=files,
         lets=lets,

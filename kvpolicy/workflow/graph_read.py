@@ -11,9 +11,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from kvpolicy.faults import Diagnostic, InputFault, Note, Place
+from kvpolicy.faults import Diagnostic, InputFault, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
+from kvpolicy.workflow.graph_block import from_block, unknown_node
 from kvpolicy.workflow.graph_nested import flatten
 
 _ROLES = (AGENT, TOOL, BARRIER)
@@ -28,35 +29,12 @@ def read_graph(source: object, name: str, depth: int = 0) -> Graph:
     if isinstance(source, Graph):
         return source
     if isinstance(source, syntax.Workflow):
-        return _from_workflow(source)
+        return from_block(source)
     if isinstance(source, Mapping):
         return _from_json(source, name, depth)
     if hasattr(source, "nodes") and hasattr(source, "edges"):  # networkx is not loaded only to ask for its class
         return _from_networkx(source, name, depth)
     raise InputFault(f"a workflow is a JSON object with {_JSON_KEYS} or a networkx graph, not {type(source).__name__}")
-
-
-def _from_workflow(block: syntax.Workflow) -> Graph:
-    nodes: dict[str, str] = {}
-    places: dict[str, Place] = {}
-    problems = []
-    for node in block.nodes:
-        if node.name in nodes:
-            first = (Note(places[node.name], "first declared here"),)
-            message = f"'{node.name}' is declared twice in workflow {block.name}"
-            problems.append(codes.DEFINED_TWICE.at(node.place, message, notes=first))
-            continue
-        nodes[node.name], places[node.name] = node.role, node.place
-    edges = []
-    for edge in block.edges:
-        known = True
-        for end in (edge.source, edge.target):
-            if end not in nodes:
-                known = False
-                problems.append(_unknown(end, edge.place, block.name))
-        if known:
-            edges.append(GraphEdge(edge.source, edge.target, edge.times, edge.at_most, edge.is_loop))
-    return Graph(nodes, edges, name=block.name, problems=tuple(problems), place=block.place)
 
 
 def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
@@ -91,10 +69,10 @@ def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
     usable = []
     for edge in edges:
         missing = [end for end in (edge.source, edge.target) if end not in nodes]
-        problems += [_unknown(end, place, name) for end in dict.fromkeys(missing)]
+        problems += [unknown_node(end, place, name) for end in dict.fromkeys(missing)]
         if not missing:
             usable.append(edge)
-    problems += [_unknown(node, place, name) for node in joins if node not in nodes]
+    problems += [unknown_node(node, place, name) for node in joins if node not in nodes]
     known = {node: kind for node, kind in joins.items() if node in nodes}
     if nested:
         nodes, usable, known = flatten(nodes, usable, known, nested)
@@ -181,7 +159,3 @@ def _list(document: Mapping[str, Any], key: str) -> list[Any]:
     if not isinstance(rows, list | tuple):
         raise InputFault(f"'{key}' of a workflow is a list")
     return list(rows)
-
-
-def _unknown(node: str, place: Place, name: str) -> Diagnostic:
-    return codes.UNKNOWN_NAME.at(place, f"'{node}' is no node of workflow {name}", fix=f"declare it: agent {node}")

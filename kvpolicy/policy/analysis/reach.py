@@ -8,6 +8,7 @@ from dataclasses import replace
 from kvpolicy import words
 from kvpolicy.faults import WARNING, Diagnostic, Place
 from kvpolicy.language import codes, syntax
+from kvpolicy.language.nesting import node_names
 from kvpolicy.language.phrase import phrase
 from kvpolicy.language.spelling import nearest
 from kvpolicy.policy.analysis.view import View, called
@@ -75,12 +76,10 @@ def _values(condition: syntax.Condition) -> str:
 
 
 def _agents(view: View) -> dict[str, frozenset[str]]:
-    """Node names per workflow of the policy."""
+    """Node names per workflow of the policy, those of the workflows that stand in it among them."""
     found: dict[str, frozenset[str]] = {}
     for workflow in view.policy.workflows:
-        names = {node.name for node in workflow.nodes}
-        names |= {name for edge in workflow.edges for name in (edge.source, edge.target)}
-        found[workflow.name] = frozenset(names)
+        found[workflow.name] = frozenset(node_names(workflow))
     return found
 
 

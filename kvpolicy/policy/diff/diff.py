@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kvpolicy import words
 from kvpolicy.language import syntax
+from kvpolicy.language.check_chances import value
 from kvpolicy.policy.compiled import Quota
 from kvpolicy.policy.diff.outcome import Outcome
 from kvpolicy.policy.diff.regions import Found, regions
@@ -108,5 +109,7 @@ def _workflows(before: Policy, after: Policy) -> list[str]:
 
 
 def _graph(workflow: syntax.Workflow) -> object:
-    nodes = frozenset((n.role, n.name) for n in workflow.nodes)
-    return nodes, frozenset((e.source, e.target, e.times, e.at_most, e.is_loop) for e in workflow.edges)
+    nodes = frozenset((n.role, n.name, n.path, n.parent) for n in workflow.nodes)
+    chance = {(e.source, e.target): value(e.probability) for e in workflow.edges if e.probability is not None}
+    edges = ((e.source, e.target, e.times, e.at_most, e.is_loop) for e in workflow.edges)
+    return nodes, frozenset(edges), chance

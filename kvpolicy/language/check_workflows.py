@@ -1,0 +1,92 @@
+"""Workflows: nodes declared once, edges and calls between them, the workflows that stand in them, loops that are taken.
+
+A pass of `check`. How likely the ways out of a node are has a file of its own (`check_chances`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kvpolicy.faults import Diagnostic, Note, Place
+from kvpolicy.language import codes, syntax
+from kvpolicy.language.check_chances import chances
+from kvpolicy.language.check_names import unknown
+from kvpolicy.language.nesting import nest, node_names
+from kvpolicy.language.typer import Typer
+
+
+def check_workflows(files: syntax.FileSet, typer: Typer) -> None:
+    """Nodes are declared once; where a workflow declares nodes, its edges run between those; what stands in a workflow
+    is another that exists, and never itself."""
+    found = nest(files, typer.scope.lost)
+    typer.faults += found.faults
+    for workflow in found.workflows:
+        nodes = _declared(workflow, typer.faults)
+        for name, place in _named(workflow) if nodes else ():
+            if name not in nodes and name not in typer.scope.lost:
+                known = nodes.keys()
+                fault = unknown("node", name, place, known, f"declare it: `agent {name}`")
+                typer.faults.append(fault)
+                nodes = {**nodes, name: place}  # one message for one name
+        typer.faults += _calls(workflow)
+        typer.faults += _loops(workflow)
+        typer.faults += chances(workflow)
+
+
+def _declared(workflow: syntax.Workflow, faults: list[Diagnostic]) -> dict[str, Place]:
+    """The nodes by name. What is declared twice is told; so is `"a/b"` beside a workflow `a` that has a node `b`."""
+    nodes: dict[str, Place] = {}
+    for node in workflow.nodes:
+        if node.name in nodes:
+            named = f"give it a name of its own: `workflow {'.'.join(node.path)} as NAME`"
+            fix = named if node.path else "remove one of the two"
+            note = Note(nodes[node.name], "declared here already")
+            message = f"the node '{node.name}' is declared twice"
+            faults.append(codes.DEFINED_TWICE.at(node.place, message, notes=(note,), fix=fix))
+        nodes.setdefault(node.name, node.place)
+    for node in workflow.nodes:
+        if node.nested is None:
+            continue
+        begins = f"{node.name}/"
+        long = {name: place for name, place in nodes.items() if name.startswith(begins)}
+        inner = set(node_names(node.nested)) if long else set()
+        for name, place in long.items():
+            if name.removeprefix(begins) in inner:
+                note = Note(node.place, "it stands in the workflow of this node")
+                message = f"the node '{name}' is declared twice"
+                faults.append(codes.DEFINED_TWICE.at(place, message, notes=(note,), fix="give it another name"))
+    return nodes
+
+
+def _named(workflow: syntax.Workflow) -> Iterable[tuple[str, Place]]:
+    for edge in workflow.edges:
+        yield edge.source, edge.place
+        yield edge.target, edge.place
+    for node in workflow.nodes:
+        if node.parent is not None:
+            yield node.parent, node.parent_place or node.place
+
+
+def _calls(workflow: syntax.Workflow) -> Iterator[Diagnostic]:
+    """A sub-agent is another's, and its caller does not also hand on to it."""
+    callers = {node.name: node for node in workflow.nodes if node.parent is not None}
+    for node in callers.values():
+        if node.parent == node.name:
+            message = f"'{node.name}' cannot be a sub-agent of itself"
+            place = node.parent_place or node.place
+            yield codes.UNKNOWN_NAME.at(place, message, fix="name the node that calls it, or write a `loop`")
+    for edge in workflow.edges:
+        called = callers.get(edge.target)
+        if called is not None and called.parent == edge.source != edge.target:
+            note = Note(called.place, f"a sub-agent of '{edge.source}', which calls it while it runs itself")
+            message = f"'{edge.source}' calls '{edge.target}', so it cannot hand on to it as well"
+            fix = f"remove the edge, or ` of {edge.source}`"
+            yield codes.DEFINED_TWICE.at(edge.place, message, notes=(note,), fix=fix)
+
+
+def _loops(workflow: syntax.Workflow) -> Iterator[Diagnostic]:
+    for edge in workflow.edges:
+        if edge.at_most == 0:
+            what = "a loop" if edge.is_loop else "a way"
+            message = f"{what} that is taken 0 times is none"
+            yield codes.OUT_OF_RANGE.at(edge.place, message, fix="remove it, or write `at most 1`")
