@@ -19,10 +19,12 @@ def closed(
     begins: Iterable[str],
     joins: Iterable[str] = (),
     sure: Collection[tuple[str, str]] = (),
+    groups: Mapping[tuple[str, str], str] | None = None,
 ) -> dict[str, Any]:
     """The document. nodes: each with the agent that calls it, or None. edges: with END where a run may end. begins:
     where it begins. joins: nodes that wait for all that lead there. sure: edges that are taken whenever their node
-    ends, so all of those together; of the others one is."""
+    ends, so all of those together; of the others one is. groups: the same where more than one such set leads out of a
+    node, each under a name of its own."""
     listed = list(dict.fromkeys(edges))
     back = leading_back(begins, listed)
     rows: list[dict[str, Any]] = [{"name": node} | ({"parent": of} if of else {}) for node, of in nodes.items()]
@@ -35,6 +37,7 @@ def closed(
         row: dict[str, Any] = {"from": a, "to": b}
         row |= {"loop": True} if (a, b) in back else {}
         row |= {"group": a} if (a, b) in sure else {}
+        row |= {"group": groups[a, b]} if groups and (a, b) in groups else {}
         told.append(row)
     return {"name": name, "nodes": rows, "edges": told, "joins": waits}
 

@@ -1,7 +1,7 @@
 """A workflow in whatever form an application has it, as the JSON document of `kvp graph`.
 
 networkx graphs and our own are read here; a framework's by its adapter, found by the entry point
-`kvpolicy.workflows` under the first part of its module's name.
+`kvpolicy.workflows` under the first part of its module's name, or of that of a class it is made from.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ def readable(source: object) -> object:
     the adapter cannot."""
     if source is None or isinstance(source, Mapping):
         return source
-    name = type(source).__module__.partition(".")[0]
-    if name in ("kvpolicy", "networkx"):
+    names = [kind.__module__.partition(".")[0] for kind in type(source).__mro__]
+    if names[0] in ("kvpolicy", "networkx"):
         return source
     from importlib.metadata import entry_points
 
-    found = next(iter(entry_points(group=GROUP, name=name)), None)
+    adapters = entry_points(group=GROUP)
+    found = next((each for name in names for each in adapters.select(name=name)), None)
     if found is None:
         return source
     try:

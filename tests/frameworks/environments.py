@@ -59,6 +59,12 @@ ENVIRONMENTS = {
         Environment("openai_agents", ("openai-agents==0.24.0",)),
         Environment("pydantic_ai", ("pydantic-ai-slim[openai]==2.68.0",)),
         Environment("autogen", ("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5")),
+        Environment("crewai", ("crewai==1.15.30",)),
+        Environment("claude_agent", ("claude-agent-sdk==0.2.189",)),
+        Environment(
+            "llama_index",
+            ("llama-index-core==0.14.25", "llama-index-workflows==2.26.1", "llama-index-llms-openai-like==0.8.1"),
+        ),
     )
 }
 
