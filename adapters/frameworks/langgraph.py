@@ -166,19 +166,24 @@ class Handler(BaseCallbackHandler):
         """A tool begins. Its call id is the model's where LangChain passes that on."""
         if parent_run_id is None or parent_run_id not in self._roots:
             return
-        run = self._runs[self._roots[parent_run_id]]
+        root = self._roots[parent_run_id]
+        run = self._runs[root]
         place = _places.get((metadata or {}).get("langgraph_checkpoint_ns", ""), {})
         name = (serialized or {}).get("name") or more.get("name") or "tool"
         facts = {"tool": name, "call": str(more.get("tool_call_id") or run_id)}
         with self._lock:
             self._tools[run_id] = (run, facts)
+            self._roots[run_id] = root  # what runs inside of the tool is no run of its own
             _bound(self._tools)
+            _bound(self._roots)
         run.event("tool_call", **facts, **{key: place[key] for key in ("branch",) if place.get(key)})
 
     @quiet
     def on_tool_end(self, output: Any, *, run_id: UUID, **more: Any) -> None:
         """It returned."""
-        found = self._tools.pop(run_id, None)
+        with self._lock:
+            found = self._tools.pop(run_id, None)
+            self._roots.pop(run_id, None)
         if found is not None:
             found[0].event("tool_result", **found[1])
 

@@ -1,7 +1,8 @@
 """`kvpolicy.step`, `tool`, `branch`, `barrier`, `event`, `spans`: of the run that this thread or task is in.
 
 So code deep inside an application needs no `run` handed down. Outside of any run a step and a branch still say where
-LLM calls come from, and events go nowhere. `step`, `tool` and `branch` may also decorate a function, plain or async.
+LLM calls come from, and events go nowhere. `step`, `tool` and `branch` may also decorate a function: plain or async, a
+generator of either kind.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from kvpolicy.client.generators import within, within_async
 from kvpolicy.client.scope import Mark, Scope, current, inside, leave
 from kvpolicy.client.wire import base_url as _base_url
 from kvpolicy.client.wire import body as _body
@@ -29,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 class Stretch(AbstractContextManager["Stretch"], AbstractAsyncContextManager["Stretch"]):
     """A step, tool or branch of whichever run it is entered in. A new one for each `with`; as a decorator, a new one a
-    call."""
+    call; of a generator, from its first value to its end."""
 
     def __init__(self, make: Callable[[Run], Told], within: Mapping[str, Any]) -> None:
         self._make, self._within = make, within
@@ -63,6 +65,15 @@ class Stretch(AbstractContextManager["Stretch"], AbstractAsyncContextManager["St
         self.__exit__(kind, fault, trace)
 
     def __call__(self, function: Function) -> Function:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            through: Callable[..., Any] = within if inspect.isgeneratorfunction(function) else within_async
+
+            @functools.wraps(function)
+            def generated(*args: Any, **named: Any) -> Any:
+                return through(Stretch(self._make, self._within), functools.partial(function, *args, **named))
+
+            return cast(Function, generated)
+
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)

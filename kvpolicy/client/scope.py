@@ -76,6 +76,11 @@ def current() -> Scope:
     return scope
 
 
+def placed() -> Scope:
+    """Where this thread or task is, without what the adapters know."""
+    return _here.get()
+
+
 def enter(scope: Scope) -> Token[Scope]:
     """This thread or task is there from now on; the token leads back."""
     return _here.set(scope)

@@ -1,6 +1,7 @@
 """Events on their way to the service: queued by whoever met them, posted in their order by a thread of its own.
 
-Nobody waits: what does not fit into the queue, or cannot be delivered, is dropped, counted and said once.
+Nobody waits: what does not fit into the queue, or cannot be delivered, is dropped, counted and said once. Rows are
+encoded where they are put, so one that cannot be is refused alone; so is one that the service cannot read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -28,20 +29,28 @@ WITHIN_S = 2.0  # of one exchange
 _opener = build_opener(ProxyHandler({}))  # the service is near; a proxy of the environment is not meant for it
 
 
+_UNREADABLE = (400, 413, 422)  # answers to a batch that mean one row of it, or its length
+
+
 class Unreachable(Exception):
-    """The service did not answer, or not with what was asked for."""
+    """The service did not answer, or not with what was asked for. status: of its answer, None where there was none."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def exchange(method: str, url: str, document: object = None, key: str | None = None, within_s: float = WITHIN_S) -> Any:
-    """One request to the service and its JSON answer (None: an empty one). Raises Unreachable with what was said."""
+    """One request to the service and its JSON answer (None: an empty one). document: bytes are JSON already. Raises
+    Unreachable with what was said."""
     told = {"content-type": "application/json", **({} if key is None else {"authorization": f"Bearer {key}"})}
-    data = None if document is None else json.dumps(document).encode()
+    data = document if isinstance(document, bytes) or document is None else json.dumps(document).encode()
     try:
         with _opener.open(Request(url, data, told, method=method), timeout=within_s) as answer:
             body = answer.read()
             return json.loads(body) if body else None
     except HTTPError as fault:
-        raise Unreachable(f"{method} {url}: {fault.code} {_message(fault)}") from None
+        raise Unreachable(f"{method} {url}: {fault.code} {_message(fault)}", fault.code) from None
     except (URLError, OSError, ValueError) as fault:
         raise Unreachable(f"{method} {url}: {getattr(fault, 'reason', fault)}") from None
 
@@ -54,33 +63,51 @@ def _message(fault: HTTPError) -> str:
 
 
 class Sender:
-    """post: sends one batch, raising Unreachable. counts: `sent dropped failed refused`."""
+    """post: sends one batch, a JSON array, raising Unreachable. counts: `sent dropped failed refused`."""
 
-    def __init__(self, post: Callable[[list[Mapping[str, Any]]], Any]) -> None:
+    def __init__(self, post: Callable[[bytes], Any]) -> None:
         self._post = post
-        self._waiting: deque[Mapping[str, Any]] = deque()
+        self.counts: Counter[str] = Counter()
+        self._closed = False
+        self.begin()
+        _all.add(self)
+
+    def begin(self) -> None:
+        """As new, but for its counts: also in a forked child, where the thread is not, its rows are the parent's, and
+        whoever held the lock is gone."""
+        self._waiting: deque[bytes] = deque()
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._process = os.getpid()
-        self._busy = self._closed = False
+        self._busy = False
         self._rests_until = 0.0
-        self.counts: Counter[str] = Counter()
-        _all.add(self)
 
     def put(self, row: Mapping[str, Any]) -> None:
         """Send it soon. Never waits, never raises."""
+        try:
+            text = json.dumps(row, allow_nan=False).encode()
+        except Exception as fault:
+            self.counts["refused"] += 1
+            warn_once("encode", f"an event was not sent, as it is no JSON: {fault}")
+            return
         with self._change:
-            if self._process != os.getpid():  # after a fork: the thread stayed with the parent, and so did its rows
-                self._process, self._thread, self._busy = os.getpid(), None, False
-                self._waiting.clear()
-            if self._closed or len(self._waiting) >= MOST or time.monotonic() < self._rests_until:
+            if self._closed or len(self._waiting) >= MOST or time.monotonic() < self._rests_until or not self._runs():
                 self.counts["dropped"] += 1
                 return
-            self._waiting.append(row)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="kvpolicy-events", daemon=True)
-                self._thread.start()
+            self._waiting.append(text)
             self._change.notify_all()
+
+    def _runs(self) -> bool:
+        """Whether there is a thread that sends, by now."""
+        if self._thread is not None and self._thread.is_alive():
+            return True
+        thread = threading.Thread(target=self._run, name="kvpolicy-events", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as fault:  # there are too many, or the interpreter ends
+            warn_once("thread", f"events are not delivered: {fault}")
+            return False
+        self._thread, self._busy = thread, False
+        return True
 
     def flush(self, within_s: float = WITHIN_S) -> bool:
         """Wait until all that was put is sent or dropped. False where that took longer."""
@@ -109,22 +136,42 @@ class Sender:
                     self._busy = False
                     self._change.notify_all()
 
-    def _send(self, rows: list[Mapping[str, Any]]) -> None:
+    def _send(self, rows: Sequence[bytes]) -> None:
         try:
-            answer = self._post(rows)
+            answer = self._post(b"[" + b",".join(rows) + b"]")
             self.counts["sent"] += len(rows)
             hints = answer.get("hints", ()) if isinstance(answer, Mapping) else ()
             for hint in hints:
                 if hint.get("status") == "rejected":
-                    self.counts["refused"] += 1
-                    warn_once("refused", f"the service refused an event: {hint.get('reason')}")
+                    self._refuse(str(hint.get("reason")))
         except Exception as fault:  # whatever it is, the application goes on
-            self.counts["failed"] += len(rows)
-            warn_once("unreachable", f"events are not delivered: {fault}")
-            with self._change:
-                self.counts["dropped"] += len(self._waiting)
-                self._waiting.clear()
-                self._rests_until = time.monotonic() + REST_S
+            if getattr(fault, "status", None) in _UNREADABLE:
+                self._send_apart(rows, fault)
+            else:
+                self._rest(rows, fault)
+
+    def _send_apart(self, rows: Sequence[bytes], fault: Exception) -> None:
+        """One row costs no other its way."""
+        if len(rows) == 1:
+            self._refuse(str(fault))
+            return
+        for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            if time.monotonic() < self._rests_until:
+                self.counts["dropped"] += len(half)
+            else:
+                self._send(half)
+
+    def _refuse(self, why: str) -> None:
+        self.counts["refused"] += 1
+        warn_once("refused", f"the service refused an event: {why}")
+
+    def _rest(self, rows: Sequence[bytes], fault: Exception) -> None:
+        self.counts["failed"] += len(rows)
+        warn_once("unreachable", f"events are not delivered: {fault}")
+        with self._change:
+            self.counts["dropped"] += len(self._waiting)
+            self._waiting.clear()
+            self._rests_until = time.monotonic() + REST_S
 
 
 _all: weakref.WeakSet[Sender] = weakref.WeakSet()
@@ -136,3 +183,12 @@ def _at_exit() -> None:
     until = time.monotonic() + AT_EXIT_S
     for sender in list(_all):
         sender.flush(max(0.0, until - time.monotonic()))
+
+
+def _in_child() -> None:
+    for sender in list(_all):
+        sender.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

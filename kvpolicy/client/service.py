@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
@@ -41,8 +40,7 @@ class Service:
         self.url = url.rstrip("/").removesuffix("/v1").rstrip("/")
         self._key = key
         self._graphs: dict[str, str] = {}
-        self._lock = Lock()
-        self._sender = Sender(lambda rows: self._ask("POST", "/v1/events", {"events": rows}))
+        self._sender = Sender(lambda rows: self._ask("POST", "/v1/events", b'{"events":' + rows + b"}"))
 
     @property
     def openai_url(self) -> str:
@@ -83,15 +81,13 @@ class Service:
         Graph.sound(told)
         known = name or str(told.get("name") or "workflow")
         text = json.dumps(told, sort_keys=True)
-        with self._lock:
-            if self._graphs.get(known) == text:
-                return known
-            self._graphs[known] = text
+        if self._graphs.get(known) == text:
+            return known
+        self._graphs[known] = text
         try:
             self._ask("PUT", f"/v1/workflows/{quote(known, safe='')}", told, GRAPH_WITHIN_S)
         except Unreachable as fault:
-            with self._lock:
-                self._graphs.pop(known, None)
+            self._graphs.pop(known, None)
             warn_once("graph", f"a workflow's graph was not told: {fault}")
         return known
 

@@ -16,10 +16,12 @@ from kvpolicy.faults import InputFault
 
 Client = TypeVar("Client")
 Note = Callable[[Any], None]
+_Origin = tuple[Any, ...]
 _DEEPEST = 4  # clients within clients
 # Where known objects keep the client that they call with: SDKs, then frameworks' models.
 _WITHIN = ("_client", "client", "root_client", "root_async_client", "_async_client", "async_client", "_aclient")
 _ORIGIN = ("scheme", "host", "port")
+_FIRST = "kvpolicy_origin"  # an extension of a request, which its redirects inherit
 
 
 def stamp(request: Any) -> None:
@@ -53,7 +55,7 @@ class Transport:
 
     def handle_request(self, request: Any) -> Any:
         """Stamp it, and pass it on."""
-        stamp(request)
+        _annotated(request, None, stamp, unstamp)
         return self.inner.handle_request(request)
 
     def __enter__(self) -> Self:
@@ -76,7 +78,7 @@ class AsyncTransport:
 
     async def handle_async_request(self, request: Any) -> Any:
         """Stamp it, and pass it on."""
-        stamp(request)
+        _annotated(request, None, stamp, unstamp)
         return await self.inner.handle_async_request(request)
 
     async def __aenter__(self) -> Self:
@@ -104,45 +106,46 @@ def annotate(client: Client) -> Client:
 def hooked(client: Client, note: Note, elsewhere: Note | None = None) -> Client:
     """The client itself, which gives each request to `note` before it is sent; one to another address than its own to
     `elsewhere`. Neither may raise. Raises InputFault as `annotate` does."""
-    found = list(_http_clients(client, _DEEPEST, set()))
+    found = list(_http_clients(client, _DEEPEST, set(), None))
     if not found:
         raise InputFault(
             f"no httpx client is found in a {type(client).__name__}: give it the SDK's client, build that with "
             "kvpolicy.client.transport.Transport, or use kvpolicy.base_url"
         )
-    for one in found:
-        _hook(one, note, elsewhere)
+    for one, own in found:
+        _hook(one, own, note, elsewhere)
     return client
 
 
-def _http_clients(holder: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+def _http_clients(holder: Any, depth: int, seen: set[int], own: _Origin | None) -> Iterator[tuple[Any, _Origin | None]]:
+    """The clients in it, each with the address it calls: its own, else that of the SDK's client around it."""
     if id(holder) in seen or depth < 0 or holder is None or isinstance(holder, str | bytes):
         return
     seen.add(id(holder))
+    own = _origin(_read(holder, "base_url")) or own
     if hasattr(holder, "event_hooks") and hasattr(holder, "build_request"):
-        yield holder
+        yield holder, own
         return
     for name in _WITHIN:
-        try:
-            inner = getattr(holder, name, None)
-        except Exception:  # a property that needs what is not there yet
-            continue
-        yield from _http_clients(inner, depth - 1, seen)
+        yield from _http_clients(_read(holder, name), depth - 1, seen, own)
 
 
-def _hook(client: Any, note: Note, elsewhere: Note | None) -> None:
+def _read(holder: Any, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # a property that needs what is not there yet
+        return None
+
+
+def _hook(client: Any, own: _Origin | None, note: Note, elsewhere: Note | None) -> None:
     hooks = client.event_hooks
     told = list(hooks.get("request", ()))
     if any(getattr(hook, "of_kvpolicy", None) == note for hook in told):
         return
-    own = _origin(client.base_url)
     awaited = hasattr(client, "aclose")
 
     def sync_hook(request: Any) -> None:
-        if own is None or _origin(request.url) == own:
-            note(request)
-        elif elsewhere is not None:  # a redirect carries the first request's headers along
-            elsewhere(request)
+        _annotated(request, own, note, elsewhere)
 
     async def async_hook(request: Any) -> None:
         sync_hook(request)
@@ -152,6 +155,21 @@ def _hook(client: Any, note: Note, elsewhere: Note | None) -> None:
     client.event_hooks = {**hooks, "request": [*told, hook]}
 
 
-def _origin(url: Any) -> tuple[Any, ...] | None:
-    """Scheme, host and port; None for a base URL that names no host."""
+def _annotated(request: Any, own: _Origin | None, note: Note, elsewhere: Note | None) -> None:
+    """Give it to the one that it is for. own: None where the client calls any address: then a redirect from the first
+    one on is elsewhere."""
+    try:
+        here = _origin(request.url)
+        at_home = here == (own or request.extensions.setdefault(_FIRST, here))
+    except Exception as fault:  # the call goes on without
+        warn_once("origin", f"a call was not annotated: {fault!r}")
+        return
+    if at_home:
+        note(request)
+    elif elsewhere is not None:  # a redirect carries the first request's headers along
+        elsewhere(request)
+
+
+def _origin(url: Any) -> _Origin | None:
+    """Scheme, host and port; None for what names no host."""
     return tuple(getattr(url, name) for name in _ORIGIN) if getattr(url, "host", "") else None

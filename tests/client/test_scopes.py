@@ -7,6 +7,7 @@ import contextvars
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -148,6 +149,31 @@ def test_a_client_is_annotated_in_place_once_and_only_towards_its_own_address(li
         assert client.post("http://elsewhere/x").text == "none"
         assert client.post("/away").text == "none"
     assert client.post("/v1/x").text == "none"
+
+
+@LIBRARIES
+@pytest.mark.parametrize("by", ["sdk", "annotate", "transport"])
+def test_a_redirect_carries_no_scope_to_another_host(library: Any, by: str) -> None:
+    """Also where the SDK's user made the httpx client, which then has no address of its own."""
+
+    def answer(request: Any) -> Any:
+        if request.url.host == "service" and request.url.path.startswith("/v1"):
+            return library.Response(307, headers={"location": f"http://{request.content.decode()}/x"})
+        return library.Response(200, text=request.headers.get(CONTEXT, "none"))
+
+    if by == "transport":
+        client = library.Client(transport=Transport(library.MockTransport(answer)), follow_redirects=True)
+    else:
+        client = library.Client(transport=library.MockTransport(answer), follow_redirects=True)
+    if by == "annotate":
+        kvpolicy.annotate(client)
+    if by == "sdk":
+        sdk = SimpleNamespace(_client=client, base_url=library.URL("http://service/v1/"))
+        kvpolicy.annotate(sdk)
+    with kvpolicy.run(session="s"):
+        for host, context in (("service", 'session="s"'), ("elsewhere", "none"), ("service", 'session="s"')):
+            assert client.post(URL, content=host).text == context
+        assert client.post("http://elsewhere/x").text == ("none" if by == "sdk" else 'session="s"')
 
 
 def test_what_has_no_client_inside_is_said() -> None:

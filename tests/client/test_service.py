@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import openai
@@ -203,6 +203,86 @@ def test_functions_as_steps_and_tools() -> None:
         assert write() == write() == 'session="s", node="writer", agent="writer"'
         assert asyncio.run(fetch()) == 'session="s"'
     assert write() == 'node="writer", agent="writer"'
+
+
+def here() -> str:
+    return kvpolicy.headers().get("x-kvp-context", "")
+
+
+OUTER = 'session="s", run="r"'
+INNER = f'{OUTER}, node="writer", agent="writer"'
+
+
+def test_a_generator_is_in_its_step_to_its_end_and_its_consumer_is_not(served: Stack) -> None:
+    service = kvpolicy.Service(served.service)
+
+    @kvpolicy.step("writer")
+    def write(count: int) -> Iterator[str]:
+        for _ in range(count):
+            told = yield here()
+            if told:
+                yield told
+        return "done"
+
+    with service.run(session="s", run="r") as run:
+        numbers = write(2)
+        assert run.steps == []
+        assert next(numbers) == INNER and here() == OUTER
+        assert [step.node for step in run.steps] == ["writer"]
+        with kvpolicy.branch("b"):
+            assert numbers.send("sent") == "sent" and here() == f'{OUTER}, branch="b"'  # type: ignore[attr-defined]
+            assert next(numbers) == INNER
+        with pytest.raises(StopIteration) as end:
+            next(numbers)
+        assert end.value.value == "done" and run.steps == [] and here() == OUTER
+        numbers = write(2)
+        next(numbers)
+        with pytest.raises(ZeroDivisionError):
+            numbers.throw(ZeroDivisionError)  # type: ignore[attr-defined]
+        assert run.steps == []
+        numbers = write(2)
+        next(numbers)
+        numbers.close()  # type: ignore[attr-defined]
+        assert run.steps == []
+    assert service.flush() and service.counts["sent"] == 10 and once.counts == {}
+
+
+def test_an_async_generator_is_in_its_step_to_its_end_and_its_consumer_is_not(served: Stack) -> None:
+    service = kvpolicy.Service(served.service)
+    caught: list[str] = []
+
+    @kvpolicy.step("writer")
+    async def write(count: int) -> AsyncGenerator[str, str]:
+        for _ in range(count):
+            await asyncio.sleep(0)
+            try:
+                told = yield here()
+            except KeyError:
+                told = "caught"
+            if told:
+                caught.append(told)
+
+    async def main() -> None:
+        async with service.run(session="s", run="r") as run:
+            async for context in write(3):
+                assert context == INNER and here() == OUTER
+                assert [step.node for step in run.steps] == ["writer"]
+            assert run.steps == []
+            numbers = write(5)
+            assert await anext(numbers) == INNER
+            assert await asyncio.create_task(numbers.asend("sent")) == INNER  # another task drives it on
+            assert await numbers.athrow(KeyError) == INNER
+            assert caught == ["sent", "caught"] and here() == OUTER
+            await numbers.aclose()
+            assert run.steps == []
+            numbers = write(5)
+            await anext(numbers)
+            with pytest.raises(ZeroDivisionError):
+                await numbers.athrow(ZeroDivisionError)
+            assert run.steps == [] and here() == OUTER
+
+    asyncio.run(main())
+    assert service.flush() and service.counts["sent"] == 8 and once.counts == {}
 
 
 @pytest.mark.parametrize(

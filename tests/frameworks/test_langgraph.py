@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -124,10 +124,11 @@ def test_a_tool_s_pause_is_seen_while_it_runs(served: Stack) -> None:
 
     @tool
     def grep(q: str) -> str:
-        """Find a word."""
+        """Find a word, by a runnable: what runs inside of a tool is no run of its own."""
+        word = RunnableLambda(lambda said: said.upper()).invoke(q)
         assert service.flush()
         phases.extend(row["phase"] for row in owners(served.service, session="tools"))
-        return "found"
+        return word
 
     llm = model(served)
 

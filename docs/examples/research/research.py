@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Annotated, Any, TypedDict
 
 import httpx
@@ -49,10 +50,14 @@ class State(TypedDict):
 def process(*words: str) -> Iterator[str]:
     """The address of a `kvp` server, as long as it is wanted."""
     command = [sys.executable, "-m", "kvpolicy", *words, "--port", "0"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
         try:
-            assert one.stdout is not None
-            yield json.loads(one.stdout.readline())["url"]
+            assert one.stdout is not None and one.stderr is not None
+            told = one.stdout.readline()
+            if not told:
+                sys.exit(f"kvp {words[0]} did not start: {one.stderr.read().decode()}")
+            Thread(target=one.stderr.read, daemon=True).start()  # what it logs later is for nobody
+            yield json.loads(told)["url"]
         finally:
             one.send_signal(signal.SIGTERM)
             one.wait(20)
