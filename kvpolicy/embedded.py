@@ -225,7 +225,7 @@ class Engine:
             graph = Graph.sound(readable(workflow))
             name = graph.name
             with self._lock:
-                self.steering.describe(graph)
+                self.steering.describe(graph, tenant)
         owner = Owner(tenant=tenant, session=session, run=run, agent=agent)
         check_owner(owner)
         return Run(self, owner, name)

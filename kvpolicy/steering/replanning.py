@@ -92,9 +92,9 @@ class Replanning:
         if self.policy is not None:
             self._measure(self.policy)
 
-    def describe(self, graph: Graph) -> None:
-        """The workflow of the runs that begin from now on."""
-        self.state.runs.describe(graph)
+    def describe(self, graph: Graph, tenant: str | None = None) -> None:
+        """The workflow of the runs that begin from now on. tenant: whose graph it is, where that is known."""
+        self.state.runs.describe(graph, tenant)
         self._mates_matter = self._do_mates_matter()
 
     def _measure(self, policy: Policy) -> None:

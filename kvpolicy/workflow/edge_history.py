@@ -1,13 +1,12 @@
 """How often each edge of a workflow was taken in earlier runs, per tenant.
 
-`runs` tells it when a run ends or is let go; `chance` weighs what is stated of edges against it.
+It belongs to a graph, see `followed`. `runs` tells it when a run ends or is let go; `chance` weighs what is stated of
+edges against it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from kvpolicy.workflow.run import Run
 
 _MOST_TENANTS = 1024  # the longest untold-of leave first
 FADES_AT = 4096  # visits of an edge; then all counts of the tenant are halved, so that what changes is learned again
@@ -24,15 +23,10 @@ class EdgeHistory:
         list, so that whoever keeps something worked out by this one sees whether it still holds."""
         return self._taken.get(tenant, ())
 
-    def add(self, tenant: str | None, run: Run) -> None:
-        """Take what the run has taken since it was last told of."""
-        position = run.standing.position
-        if position is None or not any(position.taken):
+    def add(self, tenant: str | None, new: Sequence[int]) -> None:
+        """Take how often a run has taken each edge since it was last told of."""
+        if not any(new):
             return
-        new = position.taken
-        if run.counted:
-            new = [now - before for now, before in zip(position.taken, run.counted, strict=True)]
-        run.counted = position.taken.copy()
         known = self._taken.pop(tenant, None) or [0] * len(new)
         known = [old + more for old, more in zip(known, new, strict=True)]
         if max(known) >= FADES_AT:

@@ -7,6 +7,7 @@ name comes before one that holds for all.
 from __future__ import annotations
 
 from kvpolicy.faults import InputFault
+from kvpolicy.workflow.followed import Followed
 from kvpolicy.workflow.graph import Graph
 
 MOST_OF_A_TENANT = 256
@@ -17,28 +18,29 @@ class NamedGraphs:
     """Graphs by (tenant, name); tenant None: for all tenants."""
 
     def __init__(self) -> None:
-        self._graphs: dict[tuple[str | None, str], Graph] = {}
-        self.counts: frozenset[str] = frozenset()  # names of counts, of fan-outs in any of them
+        self._graphs: dict[tuple[str | None, str], Followed] = {}
 
     def __len__(self) -> int:
         return len(self._graphs)
 
     def put(self, tenant: str | None, name: str, graph: Graph) -> bool:
-        """A graph, from now on, for the runs that begin under this name. Returns whether the name was new. Raises
-        InputFault where the tenant has as many as it may."""
-        new = (tenant, name) not in self._graphs
-        if new and (len(self._graphs) >= MOST or sum(t == tenant for t, _ in self._graphs) >= MOST_OF_A_TENANT):
-            raise InputFault(f"there are {MOST_OF_A_TENANT} workflows of one tenant at most; delete one")
-        self._graphs[tenant, name] = graph
-        self.counts |= graph.counts
-        return new
+        """A graph, from now on, for the runs that begin under this name; where it is the same as before, earlier runs
+        count. Returns whether the name was new. Raises InputFault where the tenant has as many as it may."""
+        before = self._graphs.get((tenant, name))
+        if before is None:
+            if sum(t == tenant for t, _ in self._graphs) >= MOST_OF_A_TENANT:
+                raise InputFault(f"there are {MOST_OF_A_TENANT} workflows of one tenant at most; delete one")
+            if len(self._graphs) >= MOST:
+                raise InputFault(f"there are {MOST} workflows of all tenants at most")
+        self._graphs[tenant, name] = Followed(graph) if before is None else before.told_again(graph)
+        return before is None
 
     def drop(self, tenant: str | None, name: str) -> bool:
         """Forget one; runs that follow it keep it. Returns whether it was there."""
         return self._graphs.pop((tenant, name), None) is not None
 
-    def find(self, tenant: str | None, name: object) -> Graph | None:
-        """The graph of a name as a run of this tenant means it."""
+    def find(self, tenant: str | None, name: object) -> Followed | None:
+        """The workflow of a name as a run of this tenant means it."""
         if not self._graphs or not isinstance(name, str):
             return None
         return self._graphs.get((tenant, name)) or self._graphs.get((None, name))

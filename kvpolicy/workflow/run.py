@@ -10,6 +10,7 @@ from bisect import bisect_right
 from math import inf
 
 from kvpolicy.request import Owner
+from kvpolicy.workflow.followed import Followed
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.standing import Standing, Told
 
@@ -20,18 +21,18 @@ Ended = tuple[str | None, float]  # a step that ended: its node, seconds
 
 class Run:
     """`explicit`: events tell of its steps, requests are not taken for them. heard: when something was last told.
-    counted: how often each edge had been taken when `history` was last told. owner: one of its owners, where known.
-    over: when it ended; what is older comes too late. workflow: the name of its graph, where its requests gave one.
+    owner: one of its owners, where known. over: when it ended; what is older comes too late. workflow: by which name
+    its graph was found, where somebody stated one.
     """
 
     __slots__ = (
         "_before",
+        "_counted",
         "_log",
         "_middle",
         "_oldest",
-        "counted",
         "explicit",
-        "graph",
+        "followed",
         "heard",
         "over",
         "owner",
@@ -39,25 +40,30 @@ class Run:
         "workflow",
     )
 
-    def __init__(self, graph: Graph | None, heard: float, owner: Owner | None = None) -> None:
-        self.graph = graph
+    def __init__(self, followed: Followed | None, heard: float, workflow: str | None = None) -> None:
+        self.followed = followed
         self.heard = heard
-        self.owner = owner
+        self.owner: Owner | None = None
         self.explicit = False
         self.over: float | None = None
-        self.workflow: str | None = None
+        self.workflow = workflow
         self._restart([])
 
     def _restart(self, log: list[Told]) -> None:
         """Stand at the beginning, and take these again."""
         self.standing = Standing(self.graph)
-        self.counted: list[int] = []  # no edge has been taken yet
+        self._counted: list[int] = []  # no edge has been taken yet
         self._before: Standing | None = None  # where it stood before the first step remembered; None: at the beginning
         self._middle: Standing | None = None  # … and before the one at REMEMBERED
         self._oldest = -inf  # what is older was forgotten
         self._log: list[Told] = []
         for told in log:
             self._append(told)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that it follows."""
+        return None if self.followed is None else self.followed.graph
 
     @property
     def untold(self) -> bool:
@@ -99,6 +105,12 @@ class Run:
         if self._log:
             self._oldest = self._log[-1].at
             self._log, self._before, self._middle = [], None, None
+
+    def newly_taken(self) -> list[int]:
+        """How often it has taken each edge since this was last asked."""
+        taken = [] if self.standing.position is None else self.standing.position.taken
+        before, self._counted = self._counted or [0] * len(taken), taken.copy()
+        return [now - then for now, then in zip(taken, before, strict=True)]
 
     def _append(self, told: Told) -> float | None:
         if not self._log and self._oldest != -inf:

@@ -7,12 +7,12 @@ the end of its answer ends it) until somebody sends step events for the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kvpolicy.request import Owner
 from kvpolicy.workflow.chance import visit_probability
-from kvpolicy.workflow.edge_history import EdgeHistory
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.followed import Described
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.held import HeldRuns
 from kvpolicy.workflow.named import NamedGraphs
@@ -23,7 +23,6 @@ from kvpolicy.workflow.standing import Standing, Told
 
 SILENT_S = 3600.0  # a run of which nothing was heard for so long says nothing any more, until something is heard again
 
-_MOST_GRAPHS = 256
 _TOLD = ("step_start", "step_end", "barrier", "branch_pruned", "branch_start", "resume")
 _ABOUT_BRANCHES = ("branch_start", "resume")  # they matter for a branch that was given up
 
@@ -32,39 +31,37 @@ class Runs:
     """All runs; `graph`: of those that name no workflow of `named`; None: only the times of steps are known."""
 
     def __init__(self, graph: Graph | None) -> None:
-        self.graph = graph
         self.fresh = Standing(graph)  # where every run begins that names no workflow
         self.named = NamedGraphs()
-        self._known: dict[object, Graph] = {}  # by shape; the longest undescribed first
-        self._histories: dict[Graph | None, EdgeHistory] = {}
-        if graph is not None:
-            self._know(graph)
         self.held = HeldRuns()
+        self._described = Described()
+        self._followed = None if graph is None else self._described.take(None, graph)
 
-    def describe(self, graph: Graph) -> None:
-        """The workflow of runs that begin from now on. The same graph again is the same, whose earlier runs count."""
-        graph = self._know(graph)
-        if graph is not self.graph:
-            self.graph = graph
-            self.fresh = Standing(graph)
+    @property
+    def graph(self) -> Graph | None:
+        """The graph of runs that begin from now on, but for those that name their workflow."""
+        return None if self._followed is None else self._followed.graph
+
+    def describe(self, graph: Graph, tenant: str | None = None) -> None:
+        """The workflow of runs that begin from now on. The same graph again is the same, whose earlier runs count.
+        tenant: whose graph it is, where that is known."""
+        before = self.graph
+        self._followed = self._described.take(tenant, graph)
+        if self._followed.graph is not before:
+            self.fresh = Standing(self._followed.graph)
 
     def name(self, name: str, graph: Graph, tenant: str | None = None) -> bool:
         """The workflow of runs that begin under this name (of a tenant, None: of all) from now on: `NamedGraphs`."""
-        return self.named.put(tenant, name, self._know(graph))
+        return self.named.put(tenant, name, graph)
 
     # --- what happens -------------------------------------------------------------------------------------
 
     def observe(self, event: Event, owners: Iterable[Owner]) -> list[tuple[str | None, str | None, float]]:
         """Take an event. Returns the steps that ended by it: (tenant or None, node or None, seconds)."""
-        name, attributes = event.name, event.attributes
-        counts = self._counts(attributes)
+        name, attributes, workflow = event.name, event.attributes, event.attributes.get("workflow")
         over = name == "workflow_end"
         branch = text_of(attributes.get("branch"))
-        idle = name not in _TOLD or (name in _ABOUT_BRANCHES and branch is None)
-        if idle and not counts and not over:
-            for each in owners:
-                self.heard(each, event.at)
-            return []
+        idle = not over and (name not in _TOLD or (name in _ABOUT_BRANCHES and branch is None))
         keys: dict[RunKey, Owner | None] = {key_of(owner): owner for owner in owners}
         if not keys:
             keys = {key_stated(attributes): None}
@@ -73,15 +70,21 @@ class Runs:
         behind = count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
         ended = []
         for key, owner in keys.items():
-            there = key in self.held
-            if not there and (over or name in _ABOUT_BRANCHES):
+            run = self.held.get(key)
+            named = None if run is not None else self.named.find(key[0], workflow)
+            followed = named or self._followed if run is None else run.followed
+            counts = {} if followed is None else followed.counts(attributes)
+            if idle and not counts:
+                if run is not None:
+                    self._take(key, event.at, owner)  # it goes on
                 continue
-            named = None if there else self.named.find(key[0], attributes.get("workflow"))
+            if run is None and (over or name in _ABOUT_BRANCHES):
+                continue
             if named is not None:
-                self.held.hold(key, Run(named, event.at))
+                self.held.hold(key, Run(named, event.at, str(workflow)))
             run = self._take(key, event.at, owner)
             if over:
-                self._count(key, run)
+                _count(key, run)
                 run.finish(event.at)
                 continue
             told = Told(event.at, name, node, branch, counts or None, behind)
@@ -92,10 +95,9 @@ class Runs:
         """A request of `node` arrived, whose run follows `workflow`, where a graph of that name is known."""
         key = key_of(owner)
         known = self.held.get(key)
-        named = None if workflow is None else self.named.find(owner.tenant, workflow)
-        if named is not None and (known is None or known.untold):
-            known = Run(named, now)
-            known.workflow = str(workflow)
+        named = self.named.find(owner.tenant, workflow) if known is None or known.untold else None
+        if named is not None:
+            known = Run(named, now, str(workflow))
             self.held.hold(key, known)
         graph = self.graph if known is None else known.graph
         if graph is None or node is None or graph.find(node) is None:
@@ -125,7 +127,7 @@ class Runs:
         owners = []
         for key, run in list(self._due(now)):
             self.held.silence(key)
-            self._count(key, run)
+            _count(key, run)
             run.rest()
             if run.owner is not None:
                 owners.append(run.owner)
@@ -137,7 +139,7 @@ class Runs:
             key = key_of(owner)
             run = self.held.drop(key)
             if run is not None:
-                self._count(key, run)
+                _count(key, run)
 
     def reap(self, now: float, idle_for: float) -> None:
         """Forget the runs of which nothing was heard for `idle_for` seconds."""
@@ -155,7 +157,7 @@ class Runs:
         return None if self._is_silent(owner) else self.fresh
 
     def workflow(self, owner: Owner) -> str | None:
-        """The name of the workflow that the owner's run follows, where its requests gave one."""
+        """By which name the graph of the owner's run was found, where somebody stated one."""
         run = self._find(owner)
         return None if run is None else run.workflow
 
@@ -168,13 +170,13 @@ class Runs:
 
     def chance(self, owner: Owner, node: str | None) -> float | None:
         """P(`node` starts once more in the owner's run); None without a graph that has this node."""
-        standing = self.standing(owner)
+        run, standing = self._find(owner), self.standing(owner)
+        followed = self._followed if run is None else run.followed
         position = None if standing is None else standing.position
         index = None if position is None or node is None else position.graph.find(node)
-        if standing is None or position is None or index is None:
+        if standing is None or position is None or index is None or followed is None:
             return None
-        history = self._histories.get(position.graph)
-        taken = () if history is None else history.taken(owner.tenant)
+        taken = followed.history.taken(owner.tenant)
         kept = standing.chances.get(index)
         if kept is None or kept[0] is not taken:  # a history that has grown is another list
             kept = standing.chances[index] = taken, visit_probability(position, index, taken)
@@ -205,34 +207,13 @@ class Runs:
                 return
             yield key, run
 
-    def _count(self, key: RunKey, run: Run) -> None:
-        history = self._histories.get(run.graph)
-        if history is not None:
-            history.add(key[0], run)
-
-    def _know(self, graph: Graph) -> Graph:
-        """The graph that was described first of those that are the same."""
-        shape = graph.shape()
-        known = self._known.pop(shape, graph)
-        self._known[shape] = known
-        self._histories.setdefault(known, EdgeHistory())
-        if len(self._known) > _MOST_GRAPHS:
-            del self._histories[self._known.pop(next(iter(self._known)))]
-        return known
-
-    def _counts(self, attributes: Mapping[str, object]) -> dict[str, int]:
-        """Counts of fan-outs that the event tells, by the name after `*`."""
-        names = (frozenset() if self.graph is None else self.graph.counts) | self.named.counts
-        told = {name: attributes.get(name) for name in names}
-        return {n: v for n, v in told.items() if isinstance(v, int) and not isinstance(v, bool) and v >= 0}
-
     def _take(self, key: RunKey, at: float, owner: Owner | None) -> Run:
         """The run of a key, from now on the latest; others leave where there are too many."""
-        run = self.held.get(key) or Run(self.graph, at)
+        run = self.held.get(key) or Run(self._followed, at)
         run.heard, run.owner = max(run.heard, at), owner or run.owner
         self.held.hold(key, run)
         for gone, left in self.held.crowded_out(key):
-            self._count(gone, left)
+            _count(gone, left)
         return run
 
     def _find(self, owner: Owner) -> Run | None:
@@ -241,3 +222,8 @@ class Runs:
     def _is_silent(self, owner: Owner) -> bool:
         silent = self.held.silent
         return bool(silent) and any(key in silent for key in keys_of(owner))
+
+
+def _count(key: RunKey, run: Run) -> None:
+    if run.followed is not None:
+        run.followed.history.add(key[0], run.newly_taken())
