@@ -25,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity", action="append", required=True, metavar="N[,N…]", help="sizes, as in simulate")
     parser.add_argument("--capacity-unit", choices=UNITS, default="blocks", help="default: blocks")
     parser.add_argument(
-        "--policy", action="append", metavar="P", help="candidates; default: the packaged ones that fit"
+        "--policy",
+        action="append",
+        metavar="P",
+        help="candidates, baselines too; default: the packaged policies that fit",
     )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="of interleaved sessions and of the generator; default: 7"
@@ -94,4 +97,6 @@ def run(args: argparse.Namespace) -> int:
         if each.tried:
             shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in each.tried.items())
             print(f"  saved by each: {shares}; the best order that knows the future: {100 * each.room:.1f} %")
+        for name, broke in each.failures.items():
+            print(f"  note: planning broke {broke:,} times under {name}; those calls were served as without a policy")
     return 0

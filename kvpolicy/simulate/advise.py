@@ -3,6 +3,7 @@
 Every candidate is replayed beside `lru` and the bound. The best one is chosen on half of the sessions, and what it
 saves is told of the other half, so that a lucky one among many does not look good (a winner's curse); the interval is a
 bootstrap over those sessions, in pairs with lru. Where nothing names sessions, minutes of the trace stand for them.
+Baselines may be candidates too; what knows the future may not, since no server can have it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvpolicy.faults import InputFault
 from kvpolicy.simulate.bench_arithmetic import RESAMPLES, Interval
 from kvpolicy.simulate.names import BELADY_RESIDENT, LRU, contender
-from kvpolicy.simulate.replay import Replay
 from kvpolicy.simulate.runs import Run, Runs
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Facts, Trace
@@ -31,7 +32,8 @@ FEW = 16  # sessions, below which all of them both choose and tell
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One replay: totals, and by session the tokens computed again."""
+    """One replay: totals, and by session the tokens computed again (0 of a bound, which counts at the end). failures:
+    steps at which planning broke and the call was served as without a policy."""
 
     hits: int
     refs: int
@@ -44,7 +46,8 @@ class Seen:
 class Advice:
     """At one size (blocks). policy: None where none helps. saved: share of lru's recomputed tokens on the sessions that
     did not choose, with its interval. like_lru: blocks in which lru would find as much, None beyond what was tried.
-    room: what the bound would save. tried: what each candidate saves over all sessions. why: in a sentence."""
+    room: what the bound would save. tried: what each candidate saves over all sessions. why: in a sentence.
+    failures: of each candidate that broke, how often; its figures are not the policy's then, so it is not chosen."""
 
     capacity: int
     policy: str | None
@@ -57,6 +60,7 @@ class Advice:
     room: float
     tried: dict[str, float]
     why: str
+    failures: dict[str, int]
 
 
 def advise(
@@ -68,13 +72,19 @@ def advise(
     told: Callable[[float], None],
 ) -> list[Advice]:
     """Of each capacity in blocks. facts: of the whole trace. Raises InputFault, PolicyFault."""
-    names = [*policies] or [*CANDIDATES, *(WITH_A_GRAPH if facts.workflow is not None else ())]
+    names = [*dict.fromkeys(policies)] or [*CANDIDATES, *(WITH_A_GRAPH if facts.workflow is not None else ())]
     for name in names:
-        contender(name).policy()
+        candidate = contender(name)
+        if candidate.kind in ("oracle", "foresight"):
+            raise InputFault(
+                f"--policy {name}: it knows what comes, so no server can have it; name policies or baselines that do "
+                f"not ({BELADY_RESIDENT} is told beside every candidate)"
+            )
+        candidate.policy()
     wanted = []
     for capacity in capacities:
         if capacity < facts.unique_blocks:
-            wanted += [(trace, name, capacity) for name in (*names, LRU, BELADY_RESIDENT)]
+            wanted += [(trace, name, capacity) for name in dict.fromkeys((*names, LRU, BELADY_RESIDENT))]
             wanted += [(trace, LRU, int(capacity * times)) for times in LARGER]
     seen: dict[tuple[str, int], Seen] = {}
     if wanted:
@@ -88,25 +98,20 @@ def advise(
 
 def _replayed(job: tuple[Trace, str, int]) -> tuple[str, int, Seen]:
     trace, name, capacity = job
-    one, facts, by_session = contender(name), Facts(), dict[str, int]()
-    tally = Tally(name, one.baseline, capacity)
-    replay: Replay | None = None
+    facts, by_session = Facts(), dict[str, int]()
     runs: Runs | None = None
+    tally = Tally(name, True, capacity)  # of a trace without a call, which no reader hands out
     for call in trace.calls(facts):
-        if one.kind not in (LRU, "policy"):
-            runs = runs or Runs([Run(one, capacity)], call.request.block_size, facts.workflow)
-            runs.feed(call)
-            continue
-        replay = replay or Replay(one.policy(), capacity, call.request.block_size, tally, facts.workflow)
+        if runs is None:
+            runs = Runs([Run(contender(name), capacity)], call.request.block_size, facts.workflow)
+            (tally,) = runs.tallies
         before = tally.recomputed_tokens
-        replay.feed(call)
+        runs.feed(call)
         owner = call.request.owner
         whose = f"{owner.tenant}/{owner.session}" if owner.session else f"minute {int(call.at // 60)}"
         by_session[whose] = by_session.get(whose, 0) + tally.recomputed_tokens - before
-    if replay is not None:
-        replay.end()
     if runs is not None:
-        tally = runs.end()[0]
+        runs.end()
     return name, capacity, Seen(tally.block_hits, tally.block_refs, tally.recomputed_tokens, by_session, tally.failures)
 
 
@@ -114,18 +119,21 @@ def _advice(capacity: int, names: Sequence[str], seen: dict[tuple[str, int], See
     if capacity >= facts.unique_blocks:
         share = facts.seen_blocks / max(1, facts.block_refs)
         why = "the whole trace fits: nothing ever has to leave, so no policy can change anything"
-        return Advice(capacity, None, 0.0, None, 0, share, share, None, 0.0, {}, why)
+        return Advice(capacity, None, 0.0, None, 0, share, share, None, 0.0, {}, why, {})
     lru, bound = seen[LRU, capacity], seen[BELADY_RESIDENT, capacity]
     again = max(1, lru.recomputed)
     tried = {name: 1.0 - seen[name, capacity].recomputed / again for name in names}
+    failures = {name: broke for name in names if (broke := seen[name, capacity].failures)}
     room = 1.0 - bound.recomputed / again if bound.refs else 1.0
     choosing, telling = _halves(lru.by_session)
-    best = max(names, key=lambda name: _saved(lru, seen[name, capacity], choosing))
+    best = max(names, key=lambda name: (name not in failures, _saved(lru, seen[name, capacity], choosing)))
     saved = _saved(lru, seen[best, capacity], telling)
     interval = _interval(lru, seen[best, capacity], telling)
     chosen: str | None = best
     if lru.recomputed == 0 or room < WORTH:
         chosen, why = None, "lru computes next to nothing twice that any order could save"
+    elif best in failures:
+        chosen, why = None, "planning broke under every candidate, so no figure here is a policy's"
     elif saved < WORTH or interval is None or interval[0] <= 0.0:
         chosen, why = None, f"the best of them, {best}, is not surely better than lru here"
     else:
@@ -148,6 +156,7 @@ def _advice(capacity: int, names: Sequence[str], seen: dict[tuple[str, int], See
         room,
         tried,
         why,
+        failures,
     )
 
 
@@ -199,4 +208,5 @@ def as_json(advice: Advice, block_size: int) -> dict[str, Any]:
         "bound_saves": round(advice.room, 4),
         "tried": {name: round(share, 4) for name, share in advice.tried.items()},
         "why": advice.why,
+        "planning_failures": advice.failures,
     }

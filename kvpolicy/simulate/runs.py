@@ -30,10 +30,11 @@ class Run:
 
 
 class Runs:
-    """The runs of one process over one trace."""
+    """The runs of one process over one trace. tallies: in the order of the runs; those of oracles and of what foresees
+    are counted at the end."""
 
     def __init__(self, runs: list[Run], block_size: int, workflow: Mapping[str, object] | None = None) -> None:
-        self._tallies = [Tally(run.contender.name, run.contender.baseline, run.capacity) for run in runs]
+        self.tallies = [Tally(run.contender.name, run.contender.baseline, run.capacity) for run in runs]
         self._feeds: list[Callable[[Call], None]] = []
         self._oracles: list[tuple[Run, Tally]] = []
         self._foresights: list[tuple[Run, Tally]] = []
@@ -41,7 +42,7 @@ class Runs:
         self._references = 0
         self._replays: list[Replay] = []
         self._history = History()
-        for run, tally in zip(runs, self._tallies, strict=True):
+        for run, tally in zip(runs, self.tallies, strict=True):
             if run.contender.kind == "oracle":
                 self._oracles.append((run, tally))
             elif run.contender.kind == "foresight":
@@ -93,7 +94,7 @@ class Runs:
             feed = _rule_feed(cache, tally)
             for call in self._calls:
                 feed(call)
-        return self._tallies
+        return self.tallies
 
 
 def _rule_feed(cache: Rule, tally: Tally) -> Callable[[Call], None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kvpolicy.cli.main import main
+from kvpolicy.steering import replanning
 from tests.simulate.traces_for_tests import read, write
 
 
@@ -84,6 +86,49 @@ def test_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", str(trace), "--capacity", "120,100000", "--policy", "coding_agent"]) == 0
     said = capsys.readouterr().out
     assert "coding_agent: " in said and "fewer tokens computed twice" in said and "none would help" in said
+
+
+def test_a_baseline_is_measured_session_by_session_like_a_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = _tools_and_humans(tmp_path / "t.jsonl")
+    policies = [word for name in ("fifo", "lru", "sglang-lfu", "fifo") for word in ("--policy", name)]
+    (one,) = _advice(capsys, str(trace), "--capacity", "120", *policies)
+    tried = one["tried"]
+    assert tried.keys() == {"fifo", "lru", "sglang-lfu"}  # type: ignore[attr-defined]
+    assert tried["fifo"] < tried["lru"] == 0.0 < tried["sglang-lfu"]  # type: ignore[index]
+    (alone,) = _advice(capsys, str(trace), "--capacity", "250", "--policy", "fifo")  # its sessions, not no sessions
+    assert alone["policy"] is None and alone["saved_interval"][1] < 0.0 < alone["bound_saves"]  # type: ignore[index, operator]
+
+
+@pytest.mark.parametrize("name", ["belady", "belady-resident", "oracle-tool-times"])
+def test_what_knows_the_future_is_no_candidate(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = _tools_and_humans(tmp_path / "t.jsonl")
+    assert main(["advise", str(trace), "--capacity", "120", "--policy", "base", "--policy", name]) == 2
+    said = capsys.readouterr().err
+    assert f"--policy {name}: it knows what comes" in said and "Traceback" not in said
+
+
+def test_a_policy_that_breaks_is_told_and_not_advised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replanning.plan
+
+    def broken(policy: Any, *args: Any, **more: Any) -> Any:
+        if policy.name == "adaptive":
+            raise RuntimeError("no")
+        return plan(policy, *args, **more)
+
+    monkeypatch.setattr(replanning, "plan", broken)
+    trace = _tools_and_humans(tmp_path / "t.jsonl")
+    words = ["--capacity", "120", "--policy", "adaptive"]
+    (alone,) = _advice(capsys, str(trace), *words)
+    assert alone["policy"] is None and "broke" in str(alone["why"])
+    assert alone["planning_failures"]["adaptive"] > 100  # type: ignore[index]
+    (one,) = _advice(capsys, str(trace), *words, "--policy", "coding_agent")
+    assert one["policy"] == "coding_agent" and one["planning_failures"].keys() == {"adaptive"}  # type: ignore[attr-defined]
+    assert main(["advise", str(trace), *words, "--policy", "coding_agent"]) == 0
+    assert "note: planning broke" in capsys.readouterr().out
 
 
 def _logged(at: float, owner: str | None, tokens: int | None, tools: int = 0, model: str = "m") -> dict[str, object]:
