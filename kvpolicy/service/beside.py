@@ -18,7 +18,7 @@ from kvpolicy.service.reloading import Reloading
 from kvpolicy.service.telling import Together
 from kvpolicy.workflow.state import RunState
 
-LONGEST_TICK_S = 1.0
+LEAST_TICK_S, LONGEST_TICK_S = 0.002, 1.0
 NEWS_S = 0.02
 FORGET_S = 60.0
 
@@ -40,7 +40,7 @@ async def tick(holding: Holding, clock: Callable[[], float]) -> None:
     while True:
         wait = LONGEST_TICK_S
         with suppress(Exception):
-            wait = min(max(holding.tick(clock()), 0.01), LONGEST_TICK_S)
+            wait = min(max(holding.tick(clock()), LEAST_TICK_S), LONGEST_TICK_S)
         await asyncio.sleep(wait)
 
 
@@ -63,7 +63,7 @@ async def forget(sessions: Sessions, state: RunState, holding: Holding, clock: C
 def sweep(sessions: Sessions, state: RunState, holding: Holding, now: float) -> int:
     """Forget what is old by now. Returns how many owners that were."""
     sessions.forget(now)
-    state.advance(now)
+    holding.replan(state.advance(now), now)
     gone = state.reap()
     for owner in gone:
         holding.forget(owner)

@@ -63,10 +63,11 @@ class Decisions(Deciding):
     async def _told(self, exchange: Exchange, seen: Seen, now: float) -> None:
         """The run state hears of the request, and of what its client says has happened."""
         owner = seen.arrived.owner
+        reached = [owner]
         for event in seen.said.events:
-            await self.happened(Event(now, event.name, event.attributes), seen)
+            reached += self._noted(Event(now, event.name, event.attributes), seen)
         if seen.arrived.compacted and not any(e.name == "compact" for e in seen.said.events):
-            await self.happened(Event(now, "compact", {}), seen)
+            reached += self._noted(Event(now, "compact", {}), seen)
         seen.request = self._request(exchange, seen, None)
         arrived = seen.arrived
         results = arrived.results if arrived.side else (arrived.results or None)
@@ -74,25 +75,31 @@ class Decisions(Deciding):
         changed = await self.telling.arrive(seen.request, now, results)
         if phase in RESUMES and self.state.phase(owner) != phase:
             self.holding.came(owner, RESUMES[phase], now)
-        self.holding.replan((*changed, owner), now, besides=exchange.id)
+        self.holding.replan((*reached, *changed), now, besides=exchange.id)
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    async def happened(self, event: Event, seen: Seen | None = None) -> int | None:
-        """An event of an owner, or of those its fields address. Returns how many owners it reached, None where that is
-        not known yet: it takes effect when the store has it."""
-        event, owner = self._addressed(event, seen)
-        reached = await self.telling.observe(event, owner)
+    async def happened(self, event: Event) -> int | None:
+        """An event of those whom its fields address. Returns how many owners it reached, None where that is not known
+        yet: it takes effect when the store has it."""
+        reached = await self.telling.observe(event, None)
         self.counts["events"] += 1
         if reached is None:
             return None
         self.holding.happened(event, reached)
         return len(reached)
 
-    def _addressed(self, event: Event, seen: Seen | None) -> tuple[Event, Owner | None]:
+    def _noted(self, event: Event, seen: Seen) -> tuple[Owner, ...]:
+        """An event that came with a request. Returns whose plans are to be read again; where the store has not said
+        yet, that is done when it does."""
+        event, owner = self._addressed(event, seen)
+        reached = self.telling.note(event, owner)
+        self.holding.heard(event, reached)
+        self.counts["events"] += 1
+        return reached
+
+    def _addressed(self, event: Event, seen: Seen) -> tuple[Event, Owner | None]:
         """An event with whom it means. # INVARIANT: its tenant is the authenticated one, whatever it says."""
-        if seen is None:
-            return event, None
         if not set(event.attributes) & {"session", "run", "agent", "branch"}:
             return event, seen.arrived.owner
         return Event(event.at, event.name, {**event.attributes, "tenant": seen.arrived.owner.tenant}), None

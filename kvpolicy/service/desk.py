@@ -1,30 +1,37 @@
 """What the routes of decisions do, without HTTP: plans for documents, events, what was decided and why.
 
 Called by `routes`. The tenant is the authenticated one, whatever a document says; nothing is told of another's.
+Model requests go on meanwhile: what one call may ask at length goes in steps with a rest between them (one plan, one
+event, one span), a plan has its bound of processor time, and what reads or writes a long document runs in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 from fastapi import Request
 
+from kvpolicy.directive import Plan
 from kvpolicy.faults import InputFault
 from kvpolicy.plan import plan
 from kvpolicy.plan.rows import as_json
 from kvpolicy.plan.state import run_state
 from kvpolicy.policy.explain import explain
 from kvpolicy.policy.model import Subject
+from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Request as Planned
 from kvpolicy.request_json import read_request, read_state
+from kvpolicy.service.aside import is_long, run
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.edge import Refusal
 from kvpolicy.service.holding import Held, fields_of
 from kvpolicy.service.planning import bounded
 from kvpolicy.service.tenants import Tenant
+from kvpolicy.steering.pace import TimeSpent
 from kvpolicy.workflow.events import event_from_row
 
 Ask = Callable[[str, Mapping[str, Any], float], Awaitable[Mapping[str, Any] | None]]
@@ -39,41 +46,57 @@ class Desk:
     def __init__(self, decisions: Decisions, ask: Ask) -> None:
         self._decisions, self._ask = decisions, ask
 
-    def plan(self, tenant: Tenant, document: Any) -> dict[str, Any]:
+    async def plan(self, tenant: Tenant, document: Any) -> dict[str, Any]:
         """The plan of a document. Raises InputFault."""
         told = document if isinstance(document, Mapping) and "request" in document else {"request": document}
-        request = read_request(told["request"])
+        decisions, aside = self._decisions, is_long(told)
+        request = await run(aside, read_request, told["request"])
         request = replace(request, owner=replace(request.owner, tenant=tenant.name))
         wish = told.get("policy")
-        chosen = self._decisions.policies.choose(
+        chosen = decisions.policies.choose(
             tenant, request.model, request.owner, wish if isinstance(wish, str) else None, None
         )
         policy = chosen.version.policy
+        state: Any = decisions.state
         if "state" in told:
-            file = read_state(told["state"])
-            state: Any
-            state, now = run_state(policy, request, file.events, file.functions, file.workflow, told.get("now"))
+            state, now = await run(aside, _stated, policy, request, told)
         else:
-            state, now = self._decisions.state, self._decisions.clock()
-            state.advance(now)
-        made = bounded(plan(policy, request, state, now), tenant.caps, now)
-        lowered = self._decisions.adapter.lower(made, request)
-        self._decisions.counts["asked"] += 1
+            now = decisions.clock()
+            decisions.holding.replan(state.advance(now), now)
+        try:
+            made = plan(policy, request, state, now, pace=decisions.planning.pace())
+        except TimeSpent:
+            raise InputFault("planning it takes too long; ask with fewer spans") from None
+        decisions.counts["asked"] += 1
+        row = await run(aside, self._row, bounded(made, tenant.caps, now), request)
+        return {**row, "policy": {"name": chosen.version.name, "version": chosen.version.number, "mode": chosen.mode}}
+
+    def _row(self, made: Plan, request: Planned) -> dict[str, Any]:
+        """A plan as it is answered, with what an engine would get."""
+        adapter = self._decisions.adapter
+        lowered = adapter.lower(made, request)
         return {
             **as_json(made, request),
-            "policy": {"name": chosen.version.name, "version": chosen.version.number, "mode": chosen.mode},
             "engine": {
-                "name": self._decisions.adapter.capabilities.name,
+                "name": adapter.capabilities.name,
                 "state": lowered.state,
                 "payload": lowered.payload,
                 "losses": [loss.as_json() for loss in lowered.losses],
             },
         }
 
-    def plan_or_fault(self, tenant: Tenant, document: Any) -> dict[str, Any]:
+    async def plans(self, tenant: Tenant, document: Mapping[str, Any], rows: Sequence[Any]) -> list[dict[str, Any]]:
+        """The plans of several requests, each with what else the document says."""
+        made = []
+        for row in rows:
+            made.append(await self._plan_or_fault(tenant, {**document, "request": row}))
+            await asyncio.sleep(0)
+        return made
+
+    async def _plan_or_fault(self, tenant: Tenant, document: Any) -> dict[str, Any]:
         """The plan of one among several, or what is wrong with it."""
         try:
-            return self.plan(tenant, document)
+            return await self.plan(tenant, document)
         except InputFault as fault:
             return {"error": str(fault)}
 
@@ -86,19 +109,28 @@ class Desk:
                 line = bytes(pending[:end])
                 del pending[: end + 1]
                 if line.strip():
-                    yield self._line(tenant, line)
+                    yield await self._line(tenant, line)
+                    await asyncio.sleep(0)
             if len(pending) > LONGEST_LINE:
                 yield orjson.dumps({"error": f"a line is longer than {LONGEST_LINE} bytes"}) + b"\n"
                 return
         if pending.strip():
-            yield self._line(tenant, bytes(pending))
+            yield await self._line(tenant, bytes(pending))
 
-    def _line(self, tenant: Tenant, line: bytes) -> bytes:
+    async def _line(self, tenant: Tenant, line: bytes) -> bytes:
         try:
             document = orjson.loads(line)
         except orjson.JSONDecodeError as fault:
             return orjson.dumps({"error": f"not JSON: {fault}"}) + b"\n"
-        return orjson.dumps(self.plan_or_fault(tenant, document)) + b"\n"
+        return orjson.dumps(await self._plan_or_fault(tenant, document)) + b"\n"
+
+    async def events(self, tenant: Tenant, rows: Sequence[Any]) -> list[dict[str, Any]]:
+        """The answers to several events."""
+        hints = []
+        for row in rows:
+            hints.append(await self.event(tenant, row))
+            await asyncio.sleep(0)
+        return hints
 
     async def event(self, tenant: Tenant, row: Any) -> dict[str, Any]:
         """The answer to one event."""
@@ -116,7 +148,7 @@ class Desk:
             return {"status": "ignored", "requested": 0, "granted": 0, "reason": "no owner agrees with its fields"}
         return {"status": "accepted", "requested": reached, "granted": reached, "reason": None}
 
-    def explain(self, tenant: Tenant, request_id: str, span: int | None = None) -> dict[str, Any]:
+    async def explain(self, tenant: Tenant, request_id: str, span: int | None = None) -> dict[str, Any]:
         """What was decided for a request that is still remembered."""
         held = self._held(tenant, request_id)
         now = self._decisions.clock()
@@ -130,6 +162,7 @@ class Desk:
                 subject = Subject(each.kind, _attributes(held.request, index), held.request.owner, index)
                 told = explain(policy, subject, self._decisions.state).as_json()
                 rows.append({"span": index, "start": each.start, "end": each.end, **told})
+                await asyncio.sleep(0)
         return {
             "request": request_id,
             "at": now,
@@ -144,7 +177,7 @@ class Desk:
         """One block of a request: what was decided for it, and what its engine says of it, where it answers in time."""
         held = self._held(tenant, request_id)
         made = held.seen.plan
-        rows = [] if made is None else as_json(made, held.request)["blocks"]
+        rows = [] if made is None else (await run(True, as_json, made, held.request))["blocks"]
         if not isinstance(rows, list) or not 0 <= index < len(rows):
             raise Refusal(404, "not_found_error", f"request {request_id} has {len(rows)} blocks, counted from 0")
         size, url = held.request.block_size, held.exchange.upstream
@@ -162,10 +195,12 @@ class Desk:
             "claims": [{**claim, "covers": claim.get("blocks", 0) > index} for claim in claims],
         }
 
-    def owners(self, tenant: Tenant, session: str | None, run: str | None) -> list[dict[str, Any]]:
+    async def owners(self, tenant: Tenant, session: str | None, run: str | None) -> list[dict[str, Any]]:
         """The tenant's owners, those of a session or a run where one is named."""
         state, rows = self._decisions.state, []
-        for owner, held in self._decisions.holding.all():
+        for number, (owner, held) in enumerate(self._decisions.holding.all(), 1):
+            if number % MOST_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if (
                 owner.tenant != tenant.name
                 or (session or owner.session) != owner.session
@@ -191,6 +226,12 @@ class Desk:
         if held is None or held.request.owner.tenant != tenant.name:
             raise Refusal(404, "not_found_error", f"nothing is remembered of a request {request_id!r}")
         return held
+
+
+def _stated(policy: Policy, request: Planned, told: Mapping[str, Any]) -> tuple[Any, float]:
+    """The state that a document tells, and its time."""
+    file = read_state(told["state"])
+    return run_state(policy, request, file.events, file.functions, file.workflow, told.get("now"))
 
 
 def _attributes(request: Planned, index: int) -> dict[str, object]:

@@ -29,6 +29,7 @@ from kvpolicy.workflow.events import Event
 Send = Callable[[str, Mapping[str, Any]], None]
 MOST_OWNERS = 100_000
 MOST_CHAINS = 16  # of one owner
+AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
 
 
 @dataclass(slots=True)
@@ -125,11 +126,17 @@ class Holding:
             self._tell(held)
 
     def replan(self, owners: Iterable[Owner], now: float, besides: str | None = None) -> None:
-        """Read the plans of some owners again; what changed is sent."""
+        """Read the plans of some owners again; what changed is sent. The first AT_ONCE at once, the others are due."""
+        read = 0
         for owner in dict.fromkeys(owners):
             for held in list(self._owners.get(owner, {}).values()):
-                if held.exchange.id != besides:
+                if held.exchange.id == besides:
+                    continue
+                read += 1
+                if read <= AT_ONCE:
                     self._again(held, now)
+                elif held.valid_until > now:
+                    self._due_at(held, now)
 
     def came(self, owner: Owner, event: str, now: float) -> None:
         """What this owner holds until this event is held no more."""
@@ -139,8 +146,13 @@ class Holding:
     def happened(self, event: Event, owners: Iterable[Owner]) -> None:
         """An event reached some owners: holds until it end, claims that it ends end, plans are read again."""
         reached = list(dict.fromkeys(owners))
+        self.heard(event, reached)
+        self.replan(reached, event.at)
+
+    def heard(self, event: Event, owners: Iterable[Owner]) -> None:
+        """The same, where plans are read again later."""
         ends = ENDS.get(event.name)
-        for owner in reached:
+        for owner in owners:
             if owner not in self._owners:
                 continue
             self.counts["events"] += 1
@@ -148,16 +160,17 @@ class Holding:
             if ends is not None:
                 for url in self._urls(owner):
                     self._send(url, {"do": "end", "owner": fields_of(owner), "lifetimes": sorted(ends)})
-        self.replan(reached, event.at)
 
     def tick(self, now: float) -> float:
-        """Read again what is due by now. Returns seconds until the next is, inf for none."""
-        for owner in self._state.advance(now):
-            self.replan((owner,), now)
-        while self._due and self._due[0][0] <= now:
+        """Read again what is due by now, AT_ONCE plans at most. Returns seconds until the next is due (0 or less: it is
+        due already), inf for none."""
+        self.replan(self._state.advance(now), now)
+        read = 0
+        while self._due and self._due[0][0] <= now and read < AT_ONCE:
             _, _, held = heapq.heappop(self._due)
             if held.valid_until <= now and self._is_held(held):
                 self._again(held, now)
+                read += 1
         return self._due[0][0] - now if self._due else inf
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -191,9 +204,12 @@ class Holding:
         return lowered.payload if lowered.state == READY else None
 
     def _time(self, held: Held, made: Plan) -> None:
-        held.valid_until = inf if made.valid_until is None else made.valid_until
-        if held.valid_until < inf:
-            heapq.heappush(self._due, (held.valid_until, next(self._numbers), held))
+        self._due_at(held, inf if made.valid_until is None else made.valid_until)
+
+    def _due_at(self, held: Held, at: float) -> None:
+        held.valid_until = at
+        if at < inf:
+            heapq.heappush(self._due, (at, next(self._numbers), held))
         if len(self._due) > 64 + 4 * self._plans:
             self._due = [row for row in self._due if row[2].valid_until == row[0] and self._is_held(row[2])]
             heapq.heapify(self._due)

@@ -7,6 +7,7 @@ a request that says nothing of itself is not bound by them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from kvpolicy.adapter import Adapter, Lowered
@@ -31,9 +32,13 @@ class Planning:
         self.state, self.adapter = state, adapter
         self._pace = Pace(within)
 
+    def pace(self) -> Callable[[], None] | None:
+        """For one plan that begins now, as `plan` takes it."""
+        return self._pace.start()
+
     def make(self, seen: Seen, request: Request, now: float) -> Plan:
         """The plan. Raises TimeSpent where it takes too long."""
-        made = plan(seen.chosen.version.policy, request, self.state, now, pace=self._pace.start())
+        made = plan(seen.chosen.version.policy, request, self.state, now, pace=self.pace())
         return bounded(made, seen.caps, now) if seen.stated and seen.caps is not None else made
 
     def lower(self, made: Plan, request: Request) -> Lowered:

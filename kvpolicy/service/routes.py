@@ -73,8 +73,8 @@ def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: As
             rows = document["requests"]
             if len(rows) > MOST_AT_ONCE:
                 raise Refusal(413, "invalid_request_error", f"more than {MOST_AT_ONCE} requests; send them as {NDJSON}")
-            return _json({"plans": [desk.plan_or_fault(tenant, {**document, "request": row}) for row in rows]})
-        return _json(desk.plan(tenant, document))
+            return _json({"plans": await desk.plans(tenant, document, rows)})
+        return _json(await desk.plan(tenant, document))
 
     @routes.post("/v1/events", summary="What happened to owners", openapi_extra=_body(EVENT_EXAMPLES))
     async def post_events(request: Request) -> Response:
@@ -83,11 +83,11 @@ def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: As
         rows = document.get("events", [document]) if isinstance(document, Mapping) else document
         if not isinstance(rows, list) or len(rows) > MOST_AT_ONCE:
             raise Refusal(400, "invalid_request_error", f"events must be a list of at most {MOST_AT_ONCE}")
-        return _json({"hints": [await desk.event(tenant, row) for row in rows]})
+        return _json({"hints": await desk.events(tenant, rows)})
 
     @routes.get("/v1/explain/{request_id}", summary="What was decided for a request, and why")
     async def get_explanation(request: Request, request_id: str) -> Response:
-        return _json(desk.explain(who(request), request_id))
+        return _json(await desk.explain(who(request), request_id))
 
     @routes.get("/v1/explain/{request_id}/blocks/{block}", summary="One block of a request, and what its engine says")
     async def get_block(request: Request, request_id: str, block: int) -> Response:
@@ -95,11 +95,11 @@ def make_routes(decisions: Decisions, tenants: Tenants, most_bytes: int, ask: As
 
     @routes.get("/v1/explain/{request_id}/{span}", summary="Why one span of a request stands where it stands")
     async def get_span(request: Request, request_id: str, span: int) -> Response:
-        return _json(desk.explain(who(request), request_id, span))
+        return _json(await desk.explain(who(request), request_id, span))
 
     @routes.get("/v1/owners", summary="Owners for whom engines hold something by our plans")
     async def get_owners(request: Request, session: str | None = None, run: str | None = None) -> Response:
-        return _json({"owners": desk.owners(who(request), session, run)})
+        return _json({"owners": await desk.owners(who(request), session, run)})
 
     @routes.get("/v1/doctor", summary="Prompts that do not go on as the ones before them, and where they differ")
     async def get_notices(request: Request, session: str | None = None) -> Response:

@@ -27,6 +27,7 @@ from kvpolicy.workflow.state import RunState
 KIND = "workflow"
 LARGEST = 1 << 20  # bytes of a graph
 MOST_NODES = 10_000
+AT_ONCE = 100  # nodes that are looked at in one step, while no request goes on
 LOOK_S = 5.0
 _KEYS = ("nodes", "edges", "joins", "loops", "loop", "name")
 EXAMPLE = {"nodes": ["plan", "write", "judge"], "edges": [["plan", "write"], ["write", "judge"]]}
@@ -55,7 +56,7 @@ class Workflows:
 
     async def put(self, tenant: str, name: str, document: object) -> tuple[bool, Graph]:
         """A graph under a name. Returns whether it is new. Raises InputFault for one that is wrong."""
-        new, graph = self._take(tenant, name, document)
+        new, graph = await self._take(tenant, name, document)
         assert isinstance(document, Mapping)
         await self._store.keep(KIND, tenant, name, {"name": name, "graph": document})
         return new, graph
@@ -80,7 +81,7 @@ class Workflows:
                     self._state.runs.named.drop(tenant, name)
                 else:
                     with suppress(InputFault):
-                        self._take(tenant, name, graph)
+                        await self._take(tenant, name, graph)
 
     async def run(self) -> None:
         """Look again and again."""
@@ -89,7 +90,7 @@ class Workflows:
                 await self.look()
             await asyncio.sleep(LOOK_S)
 
-    def runs(self, tenant: str, run: str) -> dict[str, Any] | None:
+    async def runs(self, tenant: str, run: str) -> dict[str, Any] | None:
         """Where a run stands, None where nobody of it is known."""
         state = self._state
         owners = [owner for owner in state.owners() if owner.tenant == tenant and owner.run == run]
@@ -99,7 +100,9 @@ class Workflows:
         position = None if standing is None else standing.position
         nodes = []
         if position is not None:
-            for node in position.graph.names:
+            for number, node in enumerate(position.graph.names, 1):
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 steps = position.steps(node)
                 nodes.append({"name": node, "steps_to_next_use": "never" if steps == inf else steps})
         running = [] if standing is None else [name for name in standing.started if name is not None]
@@ -114,14 +117,14 @@ class Workflows:
             ],
         }
 
-    def _take(self, tenant: str, name: str, document: object) -> tuple[bool, Graph]:
+    async def _take(self, tenant: str, name: str, document: object) -> tuple[bool, Graph]:
         if not isinstance(document, Mapping):
             raise InputFault("a workflow is a JSON object with nodes, edges, joins, loops")
         unknown = next((key for key in document if key not in _KEYS), None)
         if unknown is not None or not document.get("nodes"):
             said = "nodes: missing" if unknown is None else f"unknown key {unknown!r}"
             raise InputFault(f"{said}; a workflow has nodes, edges, joins, loops")
-        graph = Graph.sound({**document, "name": name}, name)
+        graph = await asyncio.to_thread(Graph.sound, {**document, "name": name}, name)
         if len(graph.names) > MOST_NODES:
             raise InputFault(f"nodes: {len(graph.names)}; a workflow has {MOST_NODES} at most")
         new = self._state.runs.name(name, graph, tenant)
@@ -153,7 +156,8 @@ def make_workflows(workflows: Workflows, tenants: Tenants, most_header: int) -> 
         except orjson.JSONDecodeError as fault:
             raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
         new, graph = await workflows.put(tenant.name, _name(name), document)
-        notices = [d.as_json() for d in graph.check() if d.severity != ERROR]
+        found = await asyncio.to_thread(lambda: list(graph.check()))
+        notices = [d.as_json() for d in found if d.severity != ERROR]
         return _json({"name": name, "nodes": list(graph.names), "notices": notices}, 201 if new else 200)
 
     @routes.get("/v1/workflows/{name}", summary="A workflow's graph as it was put")
@@ -171,7 +175,7 @@ def make_workflows(workflows: Workflows, tenants: Tenants, most_header: int) -> 
 
     @routes.get("/v1/runs/{run}", summary="Where a run stands")
     async def get_run(request: Request, run: str) -> Response:
-        found = workflows.runs(who(request).name, run)
+        found = await workflows.runs(who(request).name, run)
         if found is None:
             raise Refusal(404, "not_found_error", f"nothing is known of a run {run!r}")
         return _json(found)

@@ -75,9 +75,13 @@ def main(requests: int = 3000) -> None:
     asyncio.run(decided(decisions, SESSIONS))
     entering, leaving = asyncio.run(decided(decisions, requests))
     desk = Desk(decisions, lambda url, message, within: None)  # type: ignore[arg-type,return-value]
+
+    async def documents() -> None:
+        for _ in range(requests):
+            orjson.dumps(await desk.plan(TENANT, {"request": DOCUMENT}))
+
     began = time.process_time()
-    for _ in range(requests):
-        orjson.dumps(desk.plan(TENANT, {"request": DOCUMENT}))
+    asyncio.run(documents())
     planning = time.process_time() - began
     print(f"{processor()}, load {os.getloadavg()[0]:.1f}")
     print(f"decisions for requests: {requests / entering:,.0f} a second of one core (target: {TARGET:,})")

@@ -16,6 +16,8 @@ MESSAGE, TOKEN, TOOLS = "message", "token", "tools"  # what a mark's numbers cou
 CONFLICT = "CONFLICTING_ANNOTATION"
 UNKNOWN_TAG = "unknown_tag"
 MALFORMED = "malformed"
+TOO_MANY = "TOO_MANY_EVENTS"
+MOST_EVENTS = 16  # of one request; more are told by POST /v1/events, for which no request waits
 LONGEST_NAME = 256  # characters of an identifier
 END = -1  # a mark's end: behind the last message
 

@@ -18,8 +18,10 @@ from kvpolicy import words
 from kvpolicy.service.meaning.annotations import (
     MALFORMED,
     MESSAGE,
+    MOST_EVENTS,
     NOTHING,
     TOKEN,
+    TOO_MANY,
     TOOLS,
     UNKNOWN_TAG,
     Annotations,
@@ -54,6 +56,9 @@ def from_body(body: Mapping[str, Any]) -> Annotations:
     warned += [UNKNOWN_TAG for key in told if key not in known]
     name, mode = _policy(told, warned)
     events = told.get("events", told.get("event", ()))
+    if isinstance(events, list | tuple) and len(events) > MOST_EVENTS:
+        warned.append(TOO_MANY)
+        events = events[:MOST_EVENTS]
     return Annotations(
         _context(said, warned),
         _rows(told.get("spans", ()), _mark, warned),

@@ -17,8 +17,10 @@ from kvpolicy import words
 from kvpolicy.service.meaning.annotations import (
     MALFORMED,
     MESSAGE,
+    MOST_EVENTS,
     NOTHING,
     TOKEN,
+    TOO_MANY,
     TOOLS,
     UNKNOWN_TAG,
     Annotations,
@@ -118,7 +120,9 @@ _OWN_ATTRIBUTES = frozenset({"name", "tool", "branch", "agent", "node"})
 
 def _events(parsed: list[Any], warned: list[str]) -> tuple[Event, ...]:
     made = []
-    for item in parsed:
+    if len(parsed) > MOST_EVENTS:
+        warned.append(TOO_MANY)
+    for item in parsed[:MOST_EVENTS]:
         value, parameters = item
         event = event_of(str(_plain(value)), {key.replace("-", "_"): _plain(v) for key, v in parameters.items()})
         if event is None:
