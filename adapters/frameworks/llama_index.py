@@ -180,8 +180,8 @@ def watch(flow: Any, service: Service, *, session: str | None = None, workflow: 
     one each. workflow: the graph's name there, by default that of its class, or the one it was given."""
     tested("llama-index-workflows", (2, 20), (3, 0))
     name = quiet(lambda: service.describe(graph(flow), workflow))()
-    fans: frozenset[str] = quiet(lambda: fanned(flow))() or frozenset()
-    _register(flow, _Watched(service, session, name, fans))
+    fans = frozenset() if agents_of(flow) else quiet(lambda: fanned(flow))()
+    _register(flow, _Watched(service, session, name, fans or frozenset()))
     return flow
 
 

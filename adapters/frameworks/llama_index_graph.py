@@ -1,22 +1,23 @@
 """LlamaIndex's graphs as the JSON document of a workflow: steps joined by the events that they give and take, and
 agents by their handoffs. Read by `llama_index`, which watches their runs.
 
-Steps and events come from the framework's own drawing of a workflow; what waits for several, and what a list returned
-means, from the configuration that `@step` leaves on a function.
+It reads what `@step` leaves on a function, as the framework's own drawing does; that drawing names events only, not
+which come in lists or are waited for, and opens the files of resources.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
-from workflows.events import StepFailedEvent
-from workflows.representation import get_workflow_representation
+from workflows.events import HumanResponseEvent, InputRequiredEvent, StartEvent, StopEvent
 
 from kvpolicy.adapters.frameworks.shape import END, closed
 
-_PERSON = "external"
+_NOTHING = re.compile(r"\b(None|Optional)\b")
+_HANDLER = "catch_error"
 
 
 def loaded(module: str, name: str) -> tuple[type, ...]:
@@ -41,6 +42,13 @@ def graph(flow: Any) -> dict[str, Any]:
     return _steps(flow) if agents is None else _handoffs(flow, agents)
 
 
+def fanned(flow: Any) -> frozenset[str]:
+    """Steps that run once for each event of a list that another one returned."""
+    steps = _Steps(flow)
+    takers = {name for step in steps.configs for kind in steps.listed(step) for name in steps.takers(kind)}
+    return frozenset(name for name in takers if getattr(steps.configs[name], "collection_param", None) is None)
+
+
 def _handoffs(flow: Any, agents: Mapping[str, Any]) -> dict[str, Any]:
     first = str(getattr(flow, "root_agent", None) or next(iter(agents)))
     nodes: dict[str, str | None] = {first: None}
@@ -55,106 +63,91 @@ def _handoffs(flow: Any, agents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _steps(flow: Any) -> dict[str, Any]:
-    drawn, configs = _Drawn(flow), _configs(flow)
+    steps = _Steps(flow)
     edges: list[tuple[str, str]] = []
     groups: dict[tuple[str, str], str] = {}
-    for step in drawn.steps:
-        config = configs.get(step)
-        listed, sent = _listed(config), type(None) in getattr(config, "return_types", ())
-        flowing = [event for event in drawn.given(step) if not drawn.ends(event)]
-        for event in drawn.given(step):
-            if drawn.ends(event):
+    for step in steps.configs:
+        together, given = steps.together(step), steps.given(step)
+        for kind in given:
+            if issubclass(kind, StopEvent):
                 edges.append((step, END))
                 continue
-            kind = "[]" if event in listed else "" if sent and len(flowing) > 1 else event
-            for target in drawn.takers(event):
+            group = f"{step}:" if kind in together else f"{step}:{kind.__name__}"
+            for target in steps.takers(kind):
                 edges.append((step, target))
-                groups.setdefault((step, target), f"{step}:{kind}")
-    failing = list(_failing(drawn.steps, configs))
-    into = {name: {source for source, target in edges if target == name} for name in drawn.steps}
-    joins = [name for name, sources in into.items() if len(sources) > 1 and _waits(configs.get(name))]
-    nodes: dict[str, str | None] = dict.fromkeys(drawn.steps)
-    told = closed(_name(flow, drawn.name), nodes, [*edges, *failing], drawn.begins(), joins, groups=groups)
+                groups.setdefault((step, target), group)
+    failing = [edge for edge in steps.failing() if edge not in edges]
+    joins = [n for n in steps.configs if steps.waits(n) and len({a for a, b in edges if b == n}) > 1]
+    nodes: dict[str, str | None] = dict.fromkeys(steps.configs)
+    told = closed(_name(flow, type(flow).__name__), nodes, [*edges, *failing], steps.begins(), joins, groups=groups)
     for row in told["edges"]:
-        if (row["from"], row["to"]) in failing and (row["from"], row["to"]) not in edges:
+        if (row["from"], row["to"]) in failing:
             row["probability"] = 0.0
     return told
 
 
-class _Drawn:
-    """The framework's drawing: steps, and between them events, and a person where one is asked."""
+class _Steps:
+    """A workflow's steps by name, with what `@step` left on each. Kinds of events are their classes."""
 
     def __init__(self, flow: Any) -> None:
-        drawn = get_workflow_representation(flow)
-        self.name = str(drawn.name)
-        self._nodes = {node.id: node for node in drawn.nodes}
-        self.steps = [node.id for node in drawn.nodes if node.node_type == "step"]
-        self._onward: dict[str, list[str]] = {}
-        for edge in drawn.edges:
-            self._onward.setdefault(edge.source, []).append(edge.target)
+        steps = flow._get_steps()
+        self.configs = {name: step._step_config for name, step in steps.items()}
+        self._hints = {name: getattr(step, "__annotations__", {}).get("return") for name, step in steps.items()}
 
-    def given(self, step: str) -> list[str]:
-        """Events that a step may return."""
-        return [name for name in self._onward.get(step, ()) if self._nodes[name].node_type == "event"]
+    def given(self, step: str) -> list[type]:
+        """Kinds that a step may return, or send."""
+        return [kind for kind in self.configs[step].return_types if isinstance(kind, type) and kind is not type(None)]
 
-    def ends(self, event: str) -> bool:
-        """Whether it ends the run."""
-        return "StopEvent" in self._nodes[event].event_types
+    def listed(self, step: str) -> list[type]:
+        """Those that it returns in a list."""
+        config = self.configs[step]
+        if not getattr(config, "is_fan_out", False):
+            return []
+        return [kind for kind in self.given(step) if kind not in config.bare_return_types]
 
-    def takers(self, event: str) -> list[str]:
+    def together(self, step: str) -> list[type]:
+        """Those that come together: in a list, or sent, as a step does that may also return nothing."""
+        flowing = [kind for kind in self.given(step) if not issubclass(kind, StopEvent)]
+        hint = self._hints[step]
+        nothing = _NOTHING.search(hint) if isinstance(hint, str) else type(None) in get_args(hint)
+        return self.listed(step) or (flowing if nothing and len(flowing) > 1 else [])
+
+    def takers(self, kind: type) -> list[str]:
         """Steps that take it, or the answer of the person that it asks."""
-        found: list[str] = []
-        for name in self._onward.get(event, ()):
-            asked = self._nodes[name].node_type == _PERSON
-            found += [t for reply in self._onward.get(name, ()) for t in self.takers(reply)] if asked else [name]
-        return list(dict.fromkeys(name for name in found if name in self.steps))
+        asks = issubclass(kind, InputRequiredEvent)
+        found = []
+        for name, config in self.configs.items():
+            base = getattr(config, "accept_event_subclasses", False)
+            taken = [one for one in config.accepted_events if isinstance(one, type)]
+            if any(
+                one is kind or (base and issubclass(kind, one)) or (asks and issubclass(one, HumanResponseEvent))
+                for one in taken
+            ):
+                found.append(name)
+        return found
 
     def begins(self) -> list[str]:
         """Steps that a run begins with."""
-        starts = [name for name, node in self._nodes.items() if "StartEvent" in (getattr(node, "event_types", 0) or ())]
-        return list(dict.fromkeys(step for event in starts for step in self.takers(event)))
+        taken = {name: config.accepted_events for name, config in self.configs.items()}
+        return [
+            n for n, kinds in taken.items() if any(isinstance(k, type) and issubclass(k, StartEvent) for k in kinds)
+        ]
 
+    def waits(self, step: str) -> bool:
+        """Whether it begins when all is there: one of each of its parameters, or all of a list."""
+        config = self.configs[step]
+        taken = getattr(getattr(config, "collection_policy", None), "cardinality", None)
+        return bool(getattr(config, "collect_params", None)) or type(taken).__name__ == "All"
 
-def fanned(flow: Any) -> frozenset[str]:
-    """Steps that run once for each event of a list that another one returned."""
-    if agents_of(flow) is not None:
-        return frozenset()
-    drawn, configs = _Drawn(flow), _configs(flow)
-    listed = {event for step in drawn.steps for event in _listed(configs.get(step))}
-    takers = {step for event in listed for step in drawn.takers(event)}
-    return frozenset(step for step in takers if getattr(configs.get(step), "collection_param", None) is None)
-
-
-def _configs(flow: Any) -> dict[str, Any]:
-    """What `@step` left on each step."""
-    steps = getattr(flow, "_get_steps", dict)()
-    return {name: config for name, step in steps.items() if (config := getattr(step, "_step_config", None))}
-
-
-def _listed(config: Any) -> set[str]:
-    """Kinds of events that a step returns in a list."""
-    if not getattr(config, "is_fan_out", False):
-        return set()
-    return {
-        kind.__name__ for kind in config.return_types if isinstance(kind, type) and kind not in config.bare_return_types
-    }
-
-
-def _waits(config: Any) -> bool:
-    """Whether a step begins when all is there: one of each of its parameters, or all of a list."""
-    taken = getattr(getattr(config, "collection_policy", None), "cardinality", None)
-    return bool(getattr(config, "collect_params", None)) or type(taken).__name__ == "All"
-
-
-def _failing(steps: Iterable[str], configs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Steps with the handler of what fails in them, the one named for them before the one for all others."""
-    handlers = {name: one for name, one in configs.items() if getattr(one, "role", "step") == "catch_error"}
-    named = {step: name for name, one in handlers.items() for step in one.catch_error_for_steps or ()}
-    others = next((name for name, one in handlers.items() if one.catch_error_for_steps is None), None)
-    for step in steps:
-        handler = named.get(step, None if step in handlers else others)
-        if handler is not None and StepFailedEvent in configs[handler].accepted_events:
-            yield step, handler
+    def failing(self) -> Iterable[tuple[str, str]]:
+        """Steps with the handler of what fails in them: the one named for them, else the one for all others."""
+        handlers = {n: config for n, config in self.configs.items() if getattr(config, "role", "step") == _HANDLER}
+        named = {step: n for n, config in handlers.items() for step in config.catch_error_for_steps or ()}
+        others = next((n for n, config in handlers.items() if config.catch_error_for_steps is None), None)
+        for step in self.configs:
+            handler = named.get(step, None if step in handlers else others)
+            if handler is not None:
+                yield step, handler
 
 
 def _name(flow: Any, plain: str) -> str:

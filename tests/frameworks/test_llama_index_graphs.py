@@ -1,0 +1,392 @@
+"""Every shape that a LlamaIndex workflow can have, read as ours: distances equal a count by hand, and the real run's.
+
+The counts are steps to the next use before the run begins, and where `walked` is given, after those steps were done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from math import inf
+from typing import Annotated, Any
+
+import pytest
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.llms import MockLLM
+from workflows import Workflow, catch_error, step
+from workflows.collect import Collect, Take
+from workflows.events import (
+    Event,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StepFailedEvent,
+    StopEvent,
+)
+from workflows.resource import Resource
+
+import kvpolicy
+from kvpolicy.adapters.frameworks.llama_index import graph
+from kvpolicy.adapters.frameworks.llama_index_graph import fanned
+from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.position import Position
+
+END = "__end__"
+
+
+class Deep(Event):
+    """depth: of the step that gave it."""
+
+    depth: int = -1
+
+
+class A(Deep): ...
+
+
+class B(Deep): ...
+
+
+class C(Deep): ...
+
+
+class D(Deep): ...
+
+
+class Again(Deep): ...
+
+
+class Inner(Deep): ...
+
+
+class Special(A): ...
+
+
+class Begin(StartEvent): ...
+
+
+class Over(StopEvent): ...
+
+
+class Ask(InputRequiredEvent): ...
+
+
+class Reply(HumanResponseEvent): ...
+
+
+def flow(**steps: tuple[Any, Any]) -> Workflow:
+    """A workflow of steps, each with what it takes (a tuple: several parameters) and what it gives. A step gives the
+    first of its alternatives the first time, and the last one from then on."""
+    seen: dict[str, int] = {}
+    kind: Any = type("Flow", (Workflow,), {"seen": seen})
+
+    def make(name: str, takes: Any, gives: Any) -> None:
+        async def call(**given: Any) -> Any:
+            taken = [e for one in given.values() for e in (one if isinstance(one, list) else [one])]
+            depth = max((getattr(e, "depth", -1) for e in taken), default=-1) + 1
+            first = name not in seen
+            seen.setdefault(name, depth)
+            if getattr(gives, "__origin__", None) is list:
+                return [k(depth=depth) for k in getattr(gives.__args__[0], "__args__", gives.__args__)]
+            kinds = getattr(gives, "__args__", (gives,))
+            last = kinds[0 if first else -1]
+            return last() if issubclass(last, StopEvent) else last(depth=depth)
+
+        params = {f"e{n}": one for n, one in enumerate(takes if isinstance(takes, tuple) else (takes,))}
+        positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        listed = [inspect.Parameter(key, positional, annotation=one) for key, one in params.items()]
+        call.__name__ = call.__qualname__ = name
+        call.__annotations__ = {**params, "return": gives}
+        call.__signature__ = inspect.Signature(listed, return_annotation=gives)  # type: ignore[attr-defined]
+        step(workflow=kind)(call)
+
+    for name, (takes, gives) in steps.items():
+        make(name, takes, gives)
+    return kind(timeout=10)
+
+
+def one() -> Workflow:
+    return flow(a=(StartEvent, StopEvent))
+
+
+def chain() -> Workflow:
+    return flow(a=(StartEvent, A), b=(A, B), c=(B, StopEvent))
+
+
+def declared_backwards() -> Workflow:
+    return flow(c=(B, StopEvent), b=(A, B), a=(StartEvent, A))
+
+
+def own_start_and_stop() -> Workflow:
+    return flow(a=(Begin, A), b=(A, Over))
+
+
+def alternatives() -> Workflow:
+    return flow(a=(StartEvent, A | B), b=(A, StopEvent), c=(B, StopEvent))
+
+
+def ending_early() -> Workflow:
+    return flow(a=(StartEvent, A | StopEvent), b=(A, B), c=(B, StopEvent))
+
+
+def loop_of_three() -> Workflow:
+    return flow(plan=(StartEvent | Again, A), act=(A, B), judge=(B, Again | StopEvent))
+
+
+def loop_to_itself() -> Workflow:
+    return flow(a=(StartEvent | Again, B | Again), b=(B, StopEvent))
+
+
+def loops_within_loops() -> Workflow:
+    return flow(a=(StartEvent | Again, A), b=(A | Inner, B), c=(B, C | Inner), d=(C, StopEvent | Again))
+
+
+def two_ways_in() -> Workflow:
+    return flow(a=(StartEvent, A), b=(StartEvent, B), c=((A, B), StopEvent))
+
+
+def diamond_that_waits() -> Workflow:
+    return flow(a=(StartEvent, A), b=(A, B), b2=(B, C), c=(A, D), d=((C, D), StopEvent))
+
+
+def diamond_that_does_not_wait() -> Workflow:
+    return flow(a=(StartEvent, A), b=(A, B), b2=(B, C), c=(A, D), d=(C | D, StopEvent))
+
+
+def listed() -> Workflow:
+    return flow(plan=(StartEvent, list[A]), search=(A, B), judge=(list[B], StopEvent))
+
+
+def listed_of_which_one_counts() -> Workflow:
+    return flow(plan=(StartEvent, list[A]), search=(A, B), judge=(Annotated[list[B], Collect(Take(1))], StopEvent))
+
+
+def listed_kinds() -> Workflow:
+    return flow(a=(StartEvent, list[A | B]), b=(A, C), c=(B, D), c2=(D, Again), d=(list[C | Again], StopEvent))
+
+
+def listed_kinds_of_which_one_counts() -> Workflow:
+    first = Annotated[list[C | Again], Collect(Take(1))]
+    return flow(a=(StartEvent, list[A | B]), b=(A, C), c=(B, D), c2=(D, Again), d=(first, StopEvent))
+
+
+def lists_within_lists() -> Workflow:
+    return flow(a=(StartEvent, list[A]), b=(A, list[B]), c=(B, C), d=(list[C], D), e=(list[D], StopEvent))
+
+
+def sent() -> Workflow:
+    return flow(a=(StartEvent, A | B | None), b=(A, C), c=(B, C), d=(C, StopEvent | None))
+
+
+def subclasses() -> Workflow:
+    class Flow(Workflow):
+        @step
+        async def a(self, ev: StartEvent) -> Special | B:
+            return Special()
+
+        @step(accept_event_subclasses=True)
+        async def b(self, ev: A) -> StopEvent:
+            return StopEvent()
+
+        @step
+        async def c(self, ev: B) -> StopEvent:
+            return StopEvent()
+
+    return Flow()
+
+
+def inherited() -> Workflow:
+    class Base(Workflow):
+        @step
+        async def a(self, ev: StartEvent) -> A:
+            return A()
+
+        @step
+        async def b(self, ev: A) -> B:
+            return B()
+
+    class Flow(Base):
+        @step
+        async def c(self, ev: B) -> StopEvent:
+            return StopEvent()
+
+    return Flow()
+
+
+def with_a_resource() -> Workflow:
+    class Flow(Workflow):
+        @step
+        async def a(self, ev: StartEvent, tool: Annotated[dict, Resource(dict)]) -> A:
+            return A()
+
+        @step
+        async def b(self, ev: A, tool: Annotated[dict, Resource(dict)]) -> StopEvent:
+            return StopEvent()
+
+    return Flow()
+
+
+def a_person_is_asked() -> Workflow:
+    return flow(a=(StartEvent, Ask), b=(Reply, StopEvent))
+
+
+def a_person_is_asked_again() -> Workflow:
+    return flow(a=(StartEvent | Reply, Ask | A), b=(A, StopEvent))
+
+
+def errors_are_handled() -> Workflow:
+    class Flow(Workflow):
+        @step
+        async def a(self, ev: StartEvent) -> A:
+            return A()
+
+        @step
+        async def b(self, ev: A) -> StopEvent:
+            return StopEvent()
+
+        @catch_error(for_steps=["b"])
+        async def again(self, ev: StepFailedEvent) -> C:
+            return C()
+
+        @step
+        async def c(self, ev: C) -> StopEvent:
+            return StopEvent()
+
+        @catch_error
+        async def last(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent()
+
+    return Flow()
+
+
+SHAPES: list[tuple[Callable[[], Workflow], dict[str, float]]] = [
+    (one, {"a": 0, END: 1}),
+    (chain, {"a": 0, "b": 1, "c": 2, END: 3}),
+    (declared_backwards, {"a": 0, "b": 1, "c": 2, END: 3}),
+    (own_start_and_stop, {"a": 0, "b": 1, END: 2}),
+    (alternatives, {"a": 0, "b": 1, "c": 1, END: 2}),
+    (ending_early, {"a": 0, "b": 1, "c": 2, END: 1}),
+    (loop_of_three, {"plan": 0, "act": 1, "judge": 2, END: 3}),
+    (loop_to_itself, {"a": 0, "b": 1, END: 2}),
+    (loops_within_loops, {"a": 0, "b": 1, "c": 2, "d": 3, END: 4}),
+    (two_ways_in, {"a": 0, "b": 0, "c": 1, END: 2}),
+    (diamond_that_waits, {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 3, END: 4}),
+    (diamond_that_does_not_wait, {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 2, END: 3}),
+    (listed, {"plan": 0, "search": 1, "judge": 2, END: 3}),
+    (listed_of_which_one_counts, {"plan": 0, "search": 1, "judge": 2, END: 3}),
+    (listed_kinds, {"a": 0, "b": 1, "c": 1, "c2": 2, "d": 3, END: 4}),
+    (listed_kinds_of_which_one_counts, {"a": 0, "b": 1, "c": 1, "c2": 2, "d": 2, END: 3}),
+    (lists_within_lists, {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, END: 5}),
+    (sent, {"a": 0, "b": 1, "c": 1, "d": 2, END: 3}),
+    (subclasses, {"a": 0, "b": 1, "c": 1, END: 2}),
+    (inherited, {"a": 0, "b": 1, "c": 2, END: 3}),
+    (with_a_resource, {"a": 0, "b": 1, END: 2}),
+    (a_person_is_asked, {"a": 0, "b": 1, END: 2}),
+    (a_person_is_asked_again, {"a": 0, "b": 1, END: 2}),
+    (errors_are_handled, {"a": 0, "b": 1, "again": 2, "c": 3, "last": 1, END: 2}),
+]
+# The last step runs, those before it are done.
+WALKED: list[tuple[Callable[[], Workflow], list[str], dict[str, float]]] = [
+    (chain, ["a", "b"], {"a": inf, "b": 0, "c": 1, END: 2}),
+    (alternatives, ["a", "b"], {"a": inf, "b": 0, "c": inf, END: 1}),
+    (loop_of_three, ["plan", "act", "judge"], {"plan": 1, "act": 2, "judge": 0, END: 1}),
+    (loop_to_itself, ["a"], {"a": 0, "b": 1, END: 2}),
+    (diamond_that_waits, ["a", "c", "b"], {"a": inf, "b": 0, "b2": 1, "c": inf, "d": 2, END: 3}),
+    (diamond_that_does_not_wait, ["a", "c"], {"a": inf, "b": 1, "b2": 2, "c": 0, "d": 1, END: 2}),
+    (listed_kinds, ["a", "b"], {"a": inf, "b": 0, "c": 1, "c2": 2, "d": 3, END: 4}),
+    (sent, ["a", "b"], {"a": inf, "b": 0, "c": 1, "d": 1, END: 2}),
+    (subclasses, ["a", "b"], {"a": inf, "b": 0, "c": inf, END: 1}),
+    (a_person_is_asked_again, ["a", "b"], {"a": inf, "b": 0, END: 1}),
+    (errors_are_handled, ["a", "b"], {"a": inf, "b": 0, "again": 1, "c": 2, "last": 3, END: 1}),
+]
+
+
+@pytest.mark.parametrize("make, steps", SHAPES, ids=[make.__name__ for make, _ in SHAPES])
+def test_distances_equal_a_count_by_hand(make: Callable[[], Workflow], steps: dict[str, float]) -> None:
+    made = make()
+    read = Graph.sound(graph(made))
+    assert Position(read).all_steps() == steps
+    assert kvpolicy.Engine(blocks=8).run(workflow=made).workflow == read.name  # the framework's own graph is taken
+
+
+@pytest.mark.parametrize("make, walked, steps", WALKED, ids=[f"{m.__name__}-{'-'.join(w)}" for m, w, _ in WALKED])
+def test_distances_on_the_way(make: Callable[[], Workflow], walked: list[str], steps: dict[str, float]) -> None:
+    position = Position(Graph.sound(graph(make())))
+    for node in walked[:-1]:
+        position.start(node)
+        position.end(node)
+    position.start(walked[-1])
+    assert position.all_steps() == steps
+
+
+RUNS = [
+    one, chain, declared_backwards, own_start_and_stop, ending_early, loop_of_three, loop_to_itself,
+    loops_within_loops, two_ways_in, diamond_that_waits, listed, listed_kinds, lists_within_lists,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", RUNS)
+def test_a_run_of_the_real_workflow_agrees_with_the_distances(make: Callable[[], Workflow]) -> None:
+    """Each event counts the steps that led to it: what a step is given the first time is how far it was."""
+    made: Any = make()
+
+    async def main() -> None:
+        await made.run()
+
+    asyncio.run(main())
+    counted = Position(Graph.sound(graph(made))).all_steps()
+    assert made.seen == {name: counted[name] for name in made.seen} and len(made.seen) > 0
+
+
+def test_what_a_list_gives_work_to_is_known() -> None:
+    assert fanned(listed()) == {"search"} and fanned(chain()) == set()
+    assert fanned(lists_within_lists()) == {"b", "c"} and fanned(listed_kinds()) == {"b", "c"}
+
+
+def test_a_name_that_was_given_is_the_graph_s() -> None:
+    class Named(Workflow):
+        @step
+        async def a(self, ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+    assert graph(Named())["name"] == "Named"
+    assert graph(Named(workflow_name="research"))["name"] == "research"
+
+
+# --- agents --------------------------------------------------------------------------------------------------------
+
+
+def agent(name: str, to: list[str] | None = None) -> FunctionAgent:
+    return FunctionAgent(name=name, description=f"It is {name}.", llm=MockLLM(), can_handoff_to=to)
+
+
+def team(*agents: FunctionAgent, root: str, **more: Any) -> AgentWorkflow:
+    return AgentWorkflow(agents=list(agents), root_agent=root, **more)
+
+
+@pytest.mark.parametrize(
+    ("made", "steps"),
+    [
+        (agent("alone"), {"alone": 0, END: 1}),
+        (team(agent("one", []), root="one"), {"one": 0, END: 1}),
+        (team(agent("c", []), agent("b", ["c"]), agent("a", ["b"]), root="a"), {"a": 0, "b": 1, "c": 2, END: 1}),
+        (team(agent("hub"), agent("x", ["hub"]), agent("y", ["hub"]), root="hub"), {"hub": 0, "x": 1, "y": 1, END: 1}),
+        (team(agent("a"), agent("b"), agent("c"), root="b"), {"b": 0, "a": 1, "c": 1, END: 1}),
+        (team(agent("a", ["b", "gone"]), agent("b", []), agent("never"), root="a"), {"a": 0, "b": 1, END: 1}),
+    ],
+)
+def test_graphs_of_agents(made: Any, steps: dict[str, float]) -> None:
+    read = Graph.sound(graph(made))
+    assert Position(read).all_steps() == steps
+    assert kvpolicy.Engine(blocks=8).run(workflow=made).workflow == read.name
+
+
+def test_after_a_handoff_only_what_may_still_come_is_near() -> None:
+    made = team(agent("a", ["b", "c"]), agent("b", ["c"]), agent("c", []), root="a")
+    position = Position(Graph.sound(graph(made)))
+    position.start("a")
+    position.end("a")
+    position.start("b")
+    assert position.all_steps() == {"a": inf, "b": 0, "c": 1, END: 1}
+    assert graph(made)["name"] == "a-handoffs"
+    assert graph(team(agent("a"), root="a", workflow_name="desk"))["name"] == "desk"
