@@ -9,32 +9,29 @@ from typing import Any
 
 from kvpolicy.record.calls import Recorded
 from kvpolicy.record.reading import MOST_TOKENS, Lines, guarded, name_of, objects
+from kvpolicy.simulate.prompt_parts import Parts
 
 
 def decisions(lines: Lines, counts: Counter[str]) -> Iterator[Recorded]:
     """One call a row."""
-    lengths: dict[str, int] = {}
+    parts = Parts()
     for row in objects(lines, counts):
-        call = guarded(counts, _call, row, lengths)
+        call = guarded(counts, _call, row, parts)
         if call is not None:
             yield call
 
 
-def _call(row: Mapping[str, Any], lengths: dict[str, int]) -> Recorded:
+def _call(row: Mapping[str, Any], parts: Parts) -> Recorded:
     digests, total, tools = row.get("prefix"), row.get("prompt_tokens"), int(row.get("tool_calls") or 0)
     if not isinstance(digests, list) or not digests or not isinstance(total, int):
         raise ValueError("no runs, or no length")
     if tools > MOST_TOKENS:
         raise ValueError("more calls of tools than an answer has tokens")
     runs = [bytes.fromhex(digest) for digest in digests]  # before anything is remembered of the row
-    known = next((place for place in range(len(digests), 0, -1) if digests[place - 1] in lengths), 0)
-    base = min(lengths[digests[known - 1]], total) if known else 0
-    for place in range(known, len(digests)):
-        lengths[digests[place]] = base + (total - base) * (place - known + 1) // (len(digests) - known)
     units, before = [], 0
-    for run, digest in zip(runs, digests, strict=True):
-        units.append((run, max(0, lengths[digest] - before)))
-        before = max(before, lengths[digest])
+    for run, end in zip(runs, parts.ends(digests, total), strict=True):
+        units.append((run, end - before))
+        before = end
     owner = {"session": name_of(row.get("owner")), "run": name_of(row.get("run"))}
     return Recorded(
         float(row.get("at") or 0.0) - float(row.get("seconds") or 0.0), (), owner, name_of(row.get("model")),

@@ -169,3 +169,33 @@ def test_a_decision_log_is_a_trace(tmp_path: Path) -> None:
     assert calls[0].answer.stop == "tool_use" and calls[1].answer.stop == "end_turn"
     assert [(s.kind, s.end) for s in calls[0].request.spans] == [("system", 64), ("turn", 200)]
     assert any("2 rows" in notice.message for notice in facts.notices)
+
+
+def test_a_log_with_digests_shows_what_sessions_share(tmp_path: Path) -> None:
+    """Two sessions begin with one head; a part that ended a prompt has its length, the others are spread evenly."""
+    rows = [
+        {**_logged(10, "a", 400), "prefix": ["head", "a1"]},
+        {**_logged(20, "b", 460), "prefix": ["head", "b1"]},
+        {**_logged(30, "a", 900), "prefix": ["head", "a1", "a2", "a3"]},
+        {**_logged(40, "a", 700), "prefix": ["head", "a1", "x"]},  # the history was edited
+        {**_logged(50, "b", 460, model="n"), "prefix": ["head", "b1"]},
+        {**_logged(60, "a", 300), "prefix": ["head"]},  # counted otherwise than it was spread
+        _logged(70, "c", 130),
+    ]
+    calls, facts = read(write(tmp_path / "log.jsonl", rows))
+    a, b, grown, edited, model, head, without = (list(call.hashes) for call in calls)
+    assert [len(each) for each in (a, b, grown, edited, model, head)] == [6, 7, 14, 10, 7, 4]
+    assert a[:3] == b[:3] and not set(a[3:]) & set(b)  # the head is taken for half of the first prompt: 200 tokens
+    assert grown[:6] == a and edited[:6] == a and not set(edited[6:]) & set(grown)
+    assert head[:3] == a[:3] and not set(model) & set(b) and not set(without) & {*a, *b, *grown}
+    (said,) = (notice.message for notice in facts.notices)
+    assert "digests of messages" in said and "in 1 rows without digests they" in said
+
+
+@pytest.mark.parametrize("prefix", [3, ["a", 4], "a"])
+def test_digests_that_are_none_are_refused_with_the_line(
+    prefix: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write(tmp_path / "log.jsonl", [_logged(10, "a", 400), {**_logged(11, "a", 500), "prefix": prefix}])
+    assert main(["advise", str(log), "--capacity", "4"]) == 2
+    assert "log.jsonl:2: prefix is" in capsys.readouterr().err
