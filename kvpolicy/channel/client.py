@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from kvpolicy.channel.wire import Address, ChannelFault, Lines, encode, read_address, read_message
+from kvpolicy.channel.wire import LONGEST_LINE, Address, ChannelFault, Lines, encode, read_address, read_message
 from kvpolicy.faults import InputFault
 
 CAPACITY = 1024
@@ -43,7 +43,7 @@ class ChannelClient:
         self._address = _address(address)
         self._token = token
         self._on_answer = on_answer
-        self._queue: deque[dict[str, Any]] = deque()
+        self._queue: deque[tuple[int, bytes]] = deque()  # ids and their lines
         self._capacity = capacity
         self._in_flight: deque[object] = deque(maxlen=_IN_FLIGHT)
         self._news = threading.Event()
@@ -61,16 +61,18 @@ class ChannelClient:
         """Queue a message; returns its `id`. Never waits. Raises InputFault for one that the engine would reject."""
         self._next += 1
         number = self._next
-        row = {**message, "id": number}
         try:
-            read_message(encode(row))
+            line = encode({**message, "id": number})
+            if len(line) > LONGEST_LINE:
+                raise ChannelFault(f"it has {len(line)} bytes, a line at most {LONGEST_LINE}")
+            read_message(line)
         except (ChannelFault, ValueError) as fault:
             raise InputFault(f"channel message: {fault}") from None
         while len(self._queue) >= self._capacity:
             with contextlib.suppress(IndexError):
                 self._queue.popleft()
                 self.counts["dropped"] += 1
-        self._queue.append(row)
+        self._queue.append((number, line))
         self._stir()
         return number
 
@@ -122,9 +124,9 @@ class ChannelClient:
                 self._news.clear()
                 while self._queue and len(out) < 65536:
                     with contextlib.suppress(IndexError):
-                        row = self._queue.popleft()
-                        out += encode(row)
-                        self._in_flight.append(row["id"])
+                        number, text = self._queue.popleft()
+                        out += text
+                        self._in_flight.append(number)
                         self.counts["sent"] += 1
                 if out:
                     with contextlib.suppress(BlockingIOError):

@@ -201,9 +201,12 @@ class Listener:
     def _tell_deferred(self) -> None:
         """Say so to what the engine has not taken up for a while: it has no step to run."""
         now = time.monotonic()
+        if not self._untold or now - self._untold[0][0] < DEFERRED_AFTER_S:
+            return
+        waiting = {id(message) for message in list(self._shared.waiting)}
         while self._untold and now - self._untold[0][0] >= DEFERRED_AFTER_S:
             message = self._untold.popleft()[1]
-            if any(message is other for other in list(self._shared.waiting)):
+            if id(message) in waiting:
                 reason = "the engine has no step to run; applied before it next allocates"
                 row = {"status": "deferred", "reason": reason}
                 self._say(self._peers.get(message["_peer"]), _with_id(message, row))

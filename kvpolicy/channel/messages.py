@@ -74,7 +74,7 @@ def _rank(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
         wishes = {claim.span: claim.directive for claim in line.claims if claim.directive is not None}
         for claim in meant:
             wishes[claim.span] = changed(claim.directive or standing(claim.kind), message, now)
-        if message.get("hold") is not None or message.get("protected") is not None:
+        if "hold" in message or message.get("protected") is not None:
             for claim in meant:
                 claim.over, claim.hold_from = None, None
         ledger.plan(line, cast(Any, _Wishes(wishes)), now)

@@ -97,12 +97,15 @@ def owner_of(value: Any) -> Owner:
 
 
 def changed(old: Any, row: Mapping[str, Any], now: float) -> Directive:
-    """A directive with what a message of the control channel says of it: priority, ttl, hold, protected."""
+    """A directive with what a message of the control channel says of it: priority, ttl, hold, protected. A ttl or hold
+    of null is taken away; without the key it stays."""
     until = old.protected_until
     retention, hold = old.retention, old.hold_after_release
     if row.get("protected") is not None:
         until, hold, retention = (inf, None, Retention(PIN)) if row["protected"] else (None, None, Retention())
-    if row.get("hold") is not None:
+    if "hold" in row and row["hold"] is None and retention.mode == HOLD:
+        until, hold, retention = None, None, Retention()
+    elif row.get("hold") is not None:
         until, hold, retention = now + float(row["hold"]), None, Retention(HOLD, seconds=float(row["hold"]))
     ttl = row.get("ttl", old.ttl)
     return Directive(

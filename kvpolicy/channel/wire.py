@@ -161,7 +161,7 @@ def _check(do: str, row: dict[str, Any]) -> None:
         raise ChannelFault(f"hashes: a list of at most {_MOST_HASHES} hashes as in the engine's events is needed")
     if do == "claim" and not hashes:
         raise ChannelFault("hashes: missing; a claim without a request names its blocks, the first of the prompt first")
-    if do in ("rank", "claim") and all(row.get(key) is None for key in ("priority", "ttl", "hold", "protected")):
+    if not _asks(do, row):
         raise ChannelFault("priority: missing; say what to change: priority, ttl, hold or protected")
     if not isinstance(row.get("protected", False), bool | None):
         raise ChannelFault("protected: true or false is needed")
@@ -172,6 +172,14 @@ def _check(do: str, row: dict[str, Any]) -> None:
         _check_plan(row)
     if do == "event" and not isinstance(row.get("event"), str):
         raise ChannelFault("event: missing; its name in the language, such as tool_result")
+
+
+def _asks(do: str, row: dict[str, Any]) -> bool:
+    """Whether it says what to change; null takes a ttl or a hold away, which is a change of what stands alone."""
+    if do not in ("rank", "claim"):
+        return True
+    taken = do == "rank" and ("ttl" in row or "hold" in row)
+    return taken or any(row.get(key) is not None for key in ("priority", "ttl", "hold", "protected"))
 
 
 def _check_plan(row: dict[str, Any]) -> None:

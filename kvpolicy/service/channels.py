@@ -41,6 +41,7 @@ class Channels:
         self.counts: Counter[str] = Counter()
         self._channels: dict[str, Channel] = {}
         self._asked: dict[tuple[str, int], asyncio.Future[Mapping[str, Any]]] = {}
+        self._asking = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         wanted = [each for each in upstreams if each.channel is not None]
         if not wanted:
@@ -77,11 +78,13 @@ class Channels:
         if channel is None:
             return None
         self._loop = asyncio.get_running_loop()
+        self._asking += 1  # before it is sent: its answer may come before its number is noted
         answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         try:
             number = channel.send(dict(message))
         except InputFault:
             self.counts["faults"] += 1
+            self._asking -= 1
             return None
         self._asked[url, number] = answer
         try:
@@ -90,6 +93,7 @@ class Channels:
             self.counts["unanswered"] += 1
             return None
         finally:
+            self._asking -= 1
             self._asked.pop((url, number), None)
 
     def release_all(self) -> int:
@@ -108,12 +112,13 @@ class Channels:
         """In the channel's own thread."""
         status = row.get("status")
         self.counts[f"answer_{status if status in _STATUSES else 'unknown'}"] += 1
+        if self._asking and self._loop is not None and status != "deferred":
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._settle, url, row)
+
+    def _settle(self, url: str, row: Mapping[str, Any]) -> None:
+        """In the loop's thread."""
         number = row.get("id")
         waiting = self._asked.get((url, number)) if isinstance(number, int) else None
-        if waiting is not None and self._loop is not None and status != "deferred":
-            self._loop.call_soon_threadsafe(_settle, waiting, row)
-
-
-def _settle(waiting: asyncio.Future[Mapping[str, Any]], row: Mapping[str, Any]) -> None:
-    if not waiting.done():
-        waiting.set_result(row)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(row)

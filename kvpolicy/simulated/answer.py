@@ -31,14 +31,16 @@ class Answer:
     finish: str
 
 
-def answer_of(reply: object, prompt: Sequence[int], most: int | None) -> Answer:
+def answer_of(reply: object, prompt: Sequence[int], most: int | None, longest: int) -> Answer:
     """The answer to a prompt. reply: the body's `sim_reply`, text or an assistant message. most: its `max_tokens`;
-    it cuts text, not a message with reasoning or tool calls.
+    it cuts text, not a message with reasoning or tool calls. longest: prompt and answer together, in tokens.
 
     Raises InputFault where the reply or the number cannot be read."""
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
         raise InputFault(f"max_tokens must be a number of at least 1, not {most!r}")
     if reply is None:
+        if most is not None and len(prompt) + most > longest:  # before so many words are made
+            raise InputFault(f"prompt and answer are {len(prompt) + most} tokens, the longest possible is {longest}")
         return _text(_filler(prompt, DEFAULT_TOKENS if most is None else most), "length")
     message = {"content": reply} if isinstance(reply, str) else reply
     if not isinstance(message, Mapping):

@@ -18,7 +18,7 @@ from kvpolicy.simulated.openai import call_of
 _STOP = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-def message_call(body: Mapping[str, Any], number: int) -> Call:
+def message_call(body: Mapping[str, Any], number: int, longest: int) -> Call:
     """The call of a body. Raises InputFault naming the field."""
     turns = body.get("messages")
     if not isinstance(turns, list):
@@ -28,7 +28,8 @@ def message_call(body: Mapping[str, Any], number: int) -> Call:
         messages.append({"role": "system", "content": text_of(body["system"], "system")})
     for index, turn in enumerate(turns):
         messages += _turn(turn, index)
-    return call_of(body, render(messages, tools_of(body.get("tools"))).tokens, f"msg_{number}", body.get("max_tokens"))
+    prompt = render(messages, tools_of(body.get("tools"))).tokens
+    return call_of(body, prompt, f"msg_{number}", body.get("max_tokens"), longest)
 
 
 def message_body(call: Call, model: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from kvpolicy.simulated.refusals import LABEL, answer, no_route, refused
 TIMES = "x-kvp-simulated-times"  # seconds, of an answer in one piece
 AT_ONCE = 64  # messages of the channel, before anything else has its turn
 
-Read = Callable[[Mapping[str, Any], int], Call]
+Read = Callable[[Mapping[str, Any], int, int], Call]
 Tell = Callable[[Call, str], dict[str, Any]]
 Stream = Callable[[Call, Mapping[str, Any], AsyncIterator[Mapping[str, Any]]], AsyncIterator[bytes]]
 
@@ -73,7 +73,7 @@ def make_app(generation: Generation, blocks: Blocks, model: str, channel: Channe
     async def serve(request: Request, read: Read, tell: Tell, stream: Stream) -> Response:
         try:
             body = await body_of(request)
-            call = read(body, next(number))
+            call = read(body, next(number), generation.longest)
             generation.admit(call)
         except InputFault as fault:
             return refused(request.url.path, str(fault))

@@ -87,7 +87,10 @@ def answer_pieces(message: Mapping[str, Any], name: str = "message") -> list[str
     if isinstance(reasoning, str):
         found += (control("<|think|>"), *pieces(reasoning), control("<|/think|>"))
     found += pieces(text_of(message.get("content"), f"{name}.content"))
-    for call in message.get("tool_calls") or ():
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise InputFault(f"{name}.tool_calls must be a list")
+    for call in calls:
         found += (control("<|call|>"), *pieces(_call(call, name)))
     return found
 

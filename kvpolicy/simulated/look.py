@@ -32,7 +32,7 @@ def add_look(app: FastAPI, generation: Generation, blocks: Blocks, model: str) -
     @app.post("/v1/messages/count_tokens")
     async def counted(request: Request) -> Response:
         try:
-            call = anthropic.message_call(await body_of(request), 0)
+            call = anthropic.message_call(await body_of(request), 0, generation.longest)
         except InputFault as fault:
             return refused(request.url.path, str(fault))
         return answer({"input_tokens": len(call.prompt)})

@@ -21,13 +21,15 @@ from kvpolicy.simulated.text import tokens
 FINGERPRINT = "kvp-simulated"
 
 
-def chat_call(body: Mapping[str, Any], number: int) -> Call:
-    """The call of a chat completion's body. Raises InputFault naming the field."""
+def chat_call(body: Mapping[str, Any], number: int, longest: int) -> Call:
+    """The call of a chat completion's body. longest: prompt and answer together, in tokens. Raises InputFault naming
+    the field."""
     prompt = render(body.get("messages"), body.get("tools")).tokens
-    return call_of(body, prompt, f"chatcmpl-{number}", body.get("max_completion_tokens", body.get("max_tokens")))
+    most = body.get("max_completion_tokens", body.get("max_tokens"))
+    return call_of(body, prompt, f"chatcmpl-{number}", most, longest)
 
 
-def text_call(body: Mapping[str, Any], number: int) -> Call:
+def text_call(body: Mapping[str, Any], number: int, longest: int) -> Call:
     """The call of a text completion's body: the prompt as text or as token ids."""
     prompt = body.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
@@ -38,16 +40,16 @@ def text_call(body: Mapping[str, Any], number: int) -> Call:
         ids = list(tokens(prompt))
     else:
         raise InputFault("prompt must be one text, or one list of token ids")
-    return call_of(body, ids, f"cmpl-{number}", body.get("max_tokens"))
+    return call_of(body, ids, f"cmpl-{number}", body.get("max_tokens"), longest)
 
 
-def call_of(body: Mapping[str, Any], prompt: list[int], name: str, most: int | None) -> Call:
+def call_of(body: Mapping[str, Any], prompt: list[int], name: str, most: int | None, longest: int) -> Call:
     """A call with all that any of these bodies can state."""
     salt = body.get("cache_salt")
     if salt is not None and (not isinstance(salt, str) or not 0 < len(salt) <= 128 or set(salt) & set("@/\\\0")):
         raise InputFault("cache_salt must be text of 1 to 128 characters without @ / \\ and NUL")
     extra = {"model": str(body.get("model")), "salt": salt}
-    return Call(name, prompt, answer_of(body.get("sim_reply"), prompt, most), extra, of_body(body))
+    return Call(name, prompt, answer_of(body.get("sim_reply"), prompt, most, longest), extra, of_body(body))
 
 
 def usage(call: Call) -> dict[str, Any]:

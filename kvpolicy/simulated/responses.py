@@ -17,7 +17,7 @@ from kvpolicy.simulated.generation import Call
 from kvpolicy.simulated.openai import call_of
 
 
-def response_call(body: Mapping[str, Any], number: int) -> Call:
+def response_call(body: Mapping[str, Any], number: int, longest: int) -> Call:
     """The call of a body. Raises InputFault naming the field."""
     if body.get("previous_response_id") is not None:
         raise InputFault("previous_response_id is not supported here: send the whole input")
@@ -32,7 +32,7 @@ def response_call(body: Mapping[str, Any], number: int) -> Call:
     for index, item in enumerate(given):
         _add(messages, item, index)
     prompt = render(messages, tools_of(body.get("tools"))).tokens
-    return call_of(body, prompt, f"resp_{number}", body.get("max_output_tokens"))
+    return call_of(body, prompt, f"resp_{number}", body.get("max_output_tokens"), longest)
 
 
 def response_body(call: Call, model: str, status: str = "completed") -> dict[str, Any]:

@@ -148,6 +148,8 @@ def test_a_full_queue_rejects_and_counts(channel: Channel) -> None:
         (b'{"do": "rank", "owner": {"boss": "x"}, "priority": 9}', "unknown key 'boss'"),
         (b'{"do": "rank", "owner": {}, "priority": 9}', "owner:"),
         (b'{"do": "rank", "owner": "a"}', "say what to change"),
+        (b'{"do": "rank", "owner": "a", "priority": null}', "say what to change"),
+        (b'{"do": "claim", "owner": "a", "hashes": [1], "ttl": null}', "say what to change"),
         (b'{"do": "rank", "owner": "a", "priority": 101}', "0 to 100"),
         (b'{"do": "rank", "owner": "a", "priority": true}', "0 to 100"),
         (b'{"do": "rank", "owner": "a", "priority": 1e999}', "0 to 100"),
@@ -289,6 +291,8 @@ def test_a_client_without_an_engine_never_waits_and_counts_what_it_drops(folder:
     assert client.counts["dropped"] == 25
     with pytest.raises(InputFault, match="owner"):
         client.send({"do": "rank", "priority": 3})
+    with pytest.raises(InputFault, match="a line at most 1048576"):
+        client.send({**RANK, "claim": "x" * LONGEST_LINE})
 
 
 def test_a_peer_that_reads_nothing_is_let_go(channel: Channel) -> None:

@@ -130,6 +130,22 @@ def test_ranking_an_idle_engine_changes_which_block_goes_next(engine: Engine) ->
     assert engine.complete(newer) == 0
 
 
+def test_null_takes_a_hold_away(engine: Engine) -> None:
+    engine.complete(ids(9, HEAD + 1), **transfer(payload("n", priority=60)))
+
+    def head() -> dict[str, Any]:
+        return next(row for row in engine.look()["claims"] if row["claim"] == "head")
+
+    assert engine.tell(do="rank", owner="n", claim="head", hold=60.0)["status"] == "accepted"
+    assert head()["protected"]
+    assert engine.tell(do="rank", owner="n", claim="head", hold=None)["status"] == "accepted"
+    assert not head()["protected"] and head()["priority"] == 60
+    assert engine.tell(do="rank", owner="n", claim="head", protected=True)["status"] == "accepted"
+    assert engine.tell(do="rank", owner="n", claim="head", hold=None)["status"] == "accepted"
+    assert head()["protected"]  # a pin is no hold
+    assert engine.tell(do="rank", owner="n", claim="head", priority=None)["status"] == "rejected"
+
+
 def test_a_pause_is_survived_and_its_hold_ends_with_the_event(engine: Engine) -> None:
     turn = ids(8, HEAD + 1)
     wish = {"retention": "hold", "protected_for": 60.0, "until": "tool_result", "priority": 20}

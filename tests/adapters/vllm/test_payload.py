@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from kvpolicy.adapter import find_adapter
-from kvpolicy.channel.payload import read
+from kvpolicy.channel.payload import changed, read
 from kvpolicy.directive import Directive, Plan, Retention, TierRung
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
@@ -87,3 +88,19 @@ def test_what_cannot_be_read_names_its_place(told: object, place: str) -> None:
     with pytest.raises(InputFault) as fault:
         read(text, "r1", 96, 16, 0.0)
     assert place in str(fault.value)
+
+
+def test_a_message_s_null_takes_away_and_a_missing_key_leaves() -> None:
+    old = directive(1, ttl=60.0, retention=Retention("hold", until="tool_result"), protected_until=130.0, priority=70)
+    assert changed(old, {"priority": 80}, 100.0) == replace(old, priority=80)
+    assert changed(old, {"ttl": None}, 100.0) == replace(old, ttl=None)
+    assert changed(old, {"hold": None}, 100.0) == replace(old, protected_until=None, retention=Retention())
+    pinned = changed(old, {"protected": True}, 100.0)
+    assert (
+        changed(pinned, {"hold": None}, 100.0)
+        == pinned
+        == replace(old, protected_until=inf, retention=Retention("pin"))
+    )
+    held = changed(directive(1), {"hold": 5.0}, 100.0)
+    assert (held.protected_until, str(held.retention)) == (105.0, "hold 5s")
+    assert changed(held, {"hold": None}, 101.0) == directive(1)
