@@ -2,14 +2,14 @@
 
 Looks at every file that a policy in force was read from, through symbolic links (a mounted ConfigMap swaps one), and
 hands what was read to `policies`, all sets or none. A file that is gone is a fault, not an empty policy: the last good
-one stays in force until the set can be read again.
+one stays in force until the set can be read again. A file that is written while the set is read counts as changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kvpolicy.faults import InputFault, PolicyFault
@@ -21,7 +21,7 @@ from kvpolicy.service.policies import Policies, Version
 STILL_S = 1.5  # without another change in the set
 LOOK_S = 0.25
 
-Signature = tuple[object, ...]
+Rows = Mapping[str, object]  # what tells whether a file is another one than before, by its path
 log = logging.getLogger("kvpolicy.service")
 
 
@@ -32,24 +32,35 @@ class Reloading:
         self._policies, self._clock = policies, clock
         self._targets = tuple(name for name in policies.names if not _is_packaged(name))
         self._files: dict[str, tuple[Path, ...]] = {}
-        for name in self._targets:
-            texts = policies.current(name).texts()
-            self._files[name] = tuple(Path(file) for file in texts if Path(file).is_file())
-        self._taken = self._seen = self.signature()
         self._changed_at: float | None = None
+        self._seen: Rows = {}
+        texts: dict[str, str] = {}
+        for name in self._targets:
+            read = {str(Path(file)): text for file, text in policies.current(name).texts().items()}
+            texts |= read
+            self._files[name] = _on_disk(read)
+        found = self._look()  # before the texts, so that nothing slips between the two
+        self._taken: Rows = {}
+        self._settle({path: row for path, row in found.items() if path not in texts or _text(path) == texts[path]})
         self._turn = asyncio.Lock()
 
-    def signature(self) -> Signature:
-        """What tells whether any file of any set is another one than before."""
-        paths = sorted({path for files in self._files.values() for path in files} | set(map(Path, self._targets)))
-        rows: list[object] = [_of_file(path) for path in paths]
-        if self._policies.fault is not None:  # a file that was missing may have come
-            rows += [_of_file(folder) for folder in sorted({path.parent for path in paths})]
-        return tuple(rows)
+    def _look(self, *, folders: bool = False) -> Rows:
+        """At every file of every set. folders: also where a file may come that is missing, as after a fault."""
+        paths = {path for files in self._files.values() for path in files} | set(map(Path, self._targets))
+        if folders or self._policies.fault is not None:
+            paths |= {path.parent for path in paths}
+        return {str(path): _of_file(path) for path in sorted(paths)}
+
+    def _settle(self, before: Rows) -> None:
+        """What is on disk now is known; taken is what was there before it was read. # INVARIANT: what differs, or was
+        not looked at before, is due again."""
+        self._seen = self._look()
+        self._taken = {path: before.get(path) for path in self._seen}
+        self._changed_at = None if self._taken == self._seen else self._clock()
 
     def due(self, now: float) -> bool:
         """Whether the files changed and have been still since then for `STILL_S`. Looks at them."""
-        seen = self.signature()
+        seen = self._look()
         if seen != self._seen:
             self._seen, self._changed_at = seen, now
         if self._changed_at is None or now - self._changed_at < STILL_S:
@@ -62,22 +73,23 @@ class Reloading:
         made: dict[str, Policy] = {}
         for name in self._targets:
             checked = examined(load([name]))
-            self._files[name] = tuple(Path(file) for file in checked.texts() if Path(file).is_file())
+            self._files[name] = _on_disk(checked.texts())
             made[name] = checked.policy()
         return made
 
     async def reload(self, source: str) -> list[Version]:
         """Read everything and bring it into force, or nothing of it. Raises PolicyFault or InputFault."""
         async with self._turn:
+            before = self._look(folders=True)
             try:
                 made = await asyncio.to_thread(self.read)
             except (PolicyFault, InputFault, OSError) as fault:
                 self._policies.failed(str(fault))
-                self._taken = self._seen = self.signature()
+                self._settle(before)
                 log.warning("policies: what is on disk is not taken up: %s", fault)
                 raise
             changed = self._policies.take(made, source)
-            self._taken = self._seen = self.signature()
+            self._settle(before)
             for version in changed:
                 log.info("policies: %s is in version %d, by %s", version.name, version.number, source)
             return changed
@@ -102,6 +114,19 @@ class Reloading:
 
 def _is_packaged(name: str) -> bool:
     return "/" not in name and not name.endswith(".kvp") and not Path(name).exists() and packaged_text(name) is not None
+
+
+def _on_disk(names: Iterable[str]) -> tuple[Path, ...]:
+    """Those that are files of their own; a packaged policy's is not."""
+    return tuple(path for path in map(Path, names) if path.is_file())
+
+
+def _text(path: str) -> str | None:
+    """A file's text as policies are read."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _of_file(path: Path) -> object:
