@@ -10,6 +10,7 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_chances import value
 from kvpolicy.workflow.graph import AGENT, OR, Graph, GraphEdge
 from kvpolicy.workflow.graph_nested import flatten
+from kvpolicy.workflow.graph_numbers import count_of
 
 
 def from_block(block: syntax.Workflow) -> Graph:
@@ -33,7 +34,7 @@ def from_block(block: syntax.Workflow) -> Graph:
             nested[node.name] = _inner(node, block)
             problems += nested[node.name][0].problems
     edges: list[GraphEdge] = []
-    for edge, place in (*calls, *((_edge(edge), edge.place) for edge in block.edges)):
+    for edge, place in (*calls, *((_edge(edge, problems), edge.place) for edge in block.edges)):
         missing = [end for end in dict.fromkeys((edge.source, edge.target)) if end not in nodes]
         problems += [unknown_node(end, place, block.name) for end in missing]
         if not missing:
@@ -56,9 +57,15 @@ def _inner(node: syntax.Node, block: syntax.Workflow) -> tuple[Graph, str]:
     return graph, OR
 
 
-def _edge(edge: syntax.Edge) -> GraphEdge:
+def _edge(edge: syntax.Edge, problems: list[Diagnostic]) -> GraphEdge:
+    """A count that is none goes to the problems, and the edge makes one branch."""
     probability = None if edge.probability is None else value(edge.probability)
-    return GraphEdge(edge.source, edge.target, edge.times, edge.at_most, edge.is_loop, probability)
+    try:
+        times = count_of(edge.times, f"{edge.source} -> {edge.target}")
+    except InputFault as fault:
+        times = None
+        problems.append(codes.OUT_OF_RANGE.at(edge.place, str(fault)))
+    return GraphEdge(edge.source, edge.target, times, edge.at_most, edge.is_loop, probability)
 
 
 def unknown_node(node: str, place: Place, name: str) -> Diagnostic:

@@ -16,6 +16,7 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
 from kvpolicy.workflow.graph_block import from_block, unknown_node
 from kvpolicy.workflow.graph_nested import flatten
+from kvpolicy.workflow.graph_numbers import bound_of, count_of, probability_of, shown
 
 _ROLES = (AGENT, TOOL, BARRIER)
 _JSON_KEYS = "nodes, edges, joins, loops"
@@ -38,7 +39,9 @@ def read_graph(source: object, name: str, depth: int = 0) -> Graph:
 
 
 def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
-    name = str(document.get("name", name))
+    name = document.get("name") or name
+    if not isinstance(name, str):
+        raise InputFault(f"the name of a workflow is a text, not {shown(name)}")
     place = Place(name, 1, 1)
     nodes: dict[str, str] = {}
     problems: list[Diagnostic] = []
@@ -48,7 +51,7 @@ def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
         told: Mapping[str, Any] = row if isinstance(row, Mapping) else {"name": row}
         node, role = told.get("name"), told.get("role", AGENT)
         if not isinstance(node, str) or role not in _ROLES:
-            raise InputFault(f"a node of a workflow is a name, or an object with a name and a role, not {row!r}")
+            raise InputFault(f"a node of a workflow is a name, or an object with a name and a role, not {shown(row)}")
         if node in nodes:
             problems.append(codes.DEFINED_TWICE.at(place, f"'{node}' stands twice among the nodes"))
         nodes.setdefault(node, role)
@@ -57,12 +60,12 @@ def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
         if told.get("workflow") is not None:
             nested[node] = _nested(told, node, depth)
             problems += nested[node][0].problems
-    for row in _list(document, "edges"):
-        edges.append(_edge(row))
+    for number, row in enumerate(_list(document, "edges")):
+        edges.append(_edge(row, f"workflow {name}: edges[{number}]"))
     # One loop may stand alone; a case of loops is also written as its nodes in running order.
     loops = [*_list(document, "loops"), *([document["loop"]] if "loop" in document else [])]
-    for row in loops:
-        edges += _loop(row)
+    for number, row in enumerate(loops):
+        edges += _loop(row, f"workflow {name}: loops[{number}]")
     joins = document.get("joins") or {}
     if not isinstance(joins, Mapping) or any(kind not in (AND, OR) for kind in joins.values()):
         raise InputFault("'joins' of a workflow names nodes with 'and' or 'or'")
@@ -93,38 +96,41 @@ def _nested(told: Mapping[str, Any], node: str, depth: int) -> tuple[Graph, str]
 def _call(parent: object, node: str) -> GraphEdge:
     """`node` is a sub-agent that `parent` calls."""
     if not isinstance(parent, str):
-        raise InputFault(f"the parent of '{node}' is the name of the agent that calls it, not {parent!r}")
+        raise InputFault(f"the parent of '{node}' is the name of the agent that calls it, not {shown(parent)}")
     return GraphEdge(parent, node, calls=True)
 
 
-def _edge(row: object) -> GraphEdge:
+def _edge(row: object, place: str) -> GraphEdge:
     if isinstance(row, list | tuple) and len(row) == 2 and all(isinstance(end, str) for end in row):
         return GraphEdge(row[0], row[1])
     if isinstance(row, Mapping):
-        source, target, times = row.get("from"), row.get("to"), row.get("times")
+        source, target, group = row.get("from"), row.get("to"), row.get("group")
         if isinstance(source, str) and isinstance(target, str):
-            at_most, probability = _bound(row.get("at_most")), row.get("probability")
-            if probability is not None and not (isinstance(probability, int | float) and 0 <= probability <= 1):
-                raise InputFault(f"the probability of an edge is a number from 0 to 1, not {probability!r}")
-            loop, group = bool(row.get("loop", False)), row.get("group")
+            place = f"{place} ({source} -> {target})"
             if group is not None and not isinstance(group, str):
-                raise InputFault(f"the group of an edge is a name, not {group!r}")
-            times = None if times is None else str(times)
-            return GraphEdge(source, target, times, at_most, loop, probability, group=group)
-    raise InputFault(f'an edge of a workflow is ["a", "b"] or {{"from": "a", "to": "b"}}, not {row!r}')
+                raise InputFault(f"{place}: group: {shown(group)} is no name")
+            return GraphEdge(
+                source,
+                target,
+                times=count_of(row.get("times"), place),
+                at_most=bound_of(row.get("at_most"), place, "at_most"),
+                is_loop=bool(row.get("loop", False)),
+                probability=probability_of(row.get("probability"), place),
+                group=group,
+            )
+    raise InputFault(f'{place}: an edge is ["a", "b"] or {{"from": "a", "to": "b"}}, not {shown(row)}')
 
 
-def _loop(row: object) -> Iterable[GraphEdge]:
+def _loop(row: object, place: str) -> Iterable[GraphEdge]:
     """`{"from", "to", "at_most"}`, or `{"nodes": [...], "max_rounds": 4}`: 4 rounds take the closing edge 3 times."""
     if isinstance(row, Mapping) and "nodes" in row:
         nodes = row["nodes"]
         if not isinstance(nodes, list | tuple) or not nodes or not all(isinstance(node, str) for node in nodes):
-            raise InputFault("'nodes' of a loop is a list of node names in running order")
-        rounds = _bound(row.get("max_rounds"))
+            raise InputFault(f"{place}: 'nodes' of a loop is a list of node names in running order")
+        rounds = bound_of(row.get("max_rounds"), place, "max_rounds")
         closing = GraphEdge(nodes[-1], nodes[0], None, None if rounds is None else max(0, rounds - 1), True)
         return [*(GraphEdge(a, b) for a, b in pairwise(nodes)), closing]
-    edge = _edge(row)
-    return [replace(edge, is_loop=True)]
+    return [replace(_edge(row, place), is_loop=True)]
 
 
 def _from_networkx(source: Any, name: str, depth: int) -> Graph:
@@ -144,14 +150,6 @@ def _from_networkx(source: Any, name: str, depth: int) -> Graph:
         "edges": [{"from": a, "to": b, **data} for a, b, data in ends],
     }
     return _from_json(document, name, depth)
-
-
-def _bound(value: object) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputFault(f"a loop can be taken a whole number of times, not {value!r}")
-    return value
 
 
 def _list(document: Mapping[str, Any], key: str) -> list[Any]:
