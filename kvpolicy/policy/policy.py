@@ -63,10 +63,6 @@ class Policy:
         """
         return self.menu(subject).verdicts(subject, state)
 
-    def resolve_with_steps(self, subject: Subject, state: State) -> tuple[dict[str, Verdict], tuple[float, ...]]:
-        """`resolve` and `steps` of one span, with one look at its owner's intervals."""
-        return self.menu(subject).verdicts_and_steps(subject, state)
-
     def decide(self, property: str, subject: Subject, state: State) -> Verdict | None:
         """The verdict on one property, None where it is not set. Asks the state nothing that plays no part in it."""
         return self.menu(subject).verdicts(subject, state, property).get(property)

@@ -49,11 +49,6 @@ class Menu(Reach):
         """
         return self._verdicts(subject, state, self._openings(subject, state), only)
 
-    def verdicts_and_steps(self, subject: Subject, state: State) -> tuple[dict[str, Verdict], tuple[float, ...]]:
-        """Both at once: the intervals are looked up once."""
-        openings = self._openings(subject, state)
-        return self._verdicts(subject, state, openings, None), self._steps(subject, state, openings)
-
     def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
         """Times, soonest first, at which a verdict may change though nothing happens: see `steps`."""
         return self._steps(subject, state, self._openings(subject, state))
