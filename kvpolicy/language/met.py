@@ -13,6 +13,8 @@ from lark import Token
 from kvpolicy.faults import Place
 
 _PIECE = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\d+(?:\.\d+)?[A-Za-z_%]*|[A-Za-z_][A-Za-z0-9_]*|->|[<>!]=|\S')
+# A node that is a workflow of its own: no `{` follows its name.
+_NESTED = re.compile(r'workflow\b(?!\s+(?:[A-Za-z_]\w*|"(?:[^"\\\n]|\\.)*")\s*\{)')
 
 
 @dataclass(slots=True)
@@ -28,7 +30,8 @@ class Fault:
     """What the parser met. `accepted`: names of what could have stood there. `unclosed_at`: set by `describe` where a
     `}` is missing, to the position that it is missing before; `swallowed_at`: where a statement without its end has
     taken the first word of the next, to that word; `misread_at`: where what was built from the text until here says
-    nothing, to where that begins."""
+    nothing, to where that begins; `passed_at`: where a block that cannot stand here is passed over, to behind its first
+    word."""
 
     text: str
     file: str
@@ -40,6 +43,7 @@ class Fault:
     unclosed_at: int | None = field(default=None)
     swallowed_at: int | None = field(default=None)
     misread_at: int | None = field(default=None)
+    passed_at: int | None = field(default=None)
 
     def before(self) -> list[Piece]:
         """The words and signs in front, last first, at most six, from this line and the few above it."""
@@ -61,6 +65,11 @@ class Fault:
     def same_line(self, one: int, other: int) -> bool:
         """Whether no line ends between the two positions."""
         return "\n" not in self.text[min(one, other) : max(one, other)]
+
+
+def is_nested(text: str, position: int) -> bool:
+    """Whether `workflow` stands at a position and names a node, rather than begin a block."""
+    return _NESTED.match(text, position) is not None
 
 
 def pieces(text: str, begin: int, end: int) -> list[Piece]:

@@ -18,7 +18,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from kvpolicy import words
 from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import wording
-from kvpolicy.language.met import Fault
+from kvpolicy.language.met import Fault, is_nested
 from kvpolicy.language.stacks import (
     BODY,
     LAYER,
@@ -44,7 +44,7 @@ _STATEMENTS = frozenset(words.STATEMENT_WORDS) - {"until"}
 _STARTERS: dict[str, frozenset[str]] = {
     TOP: _STATEMENTS,
     LAYER: frozenset({"on"}),
-    WORKFLOW: frozenset(words.WORKFLOW_WORDS),
+    WORKFLOW: frozenset((*words.WORKFLOW_WORDS, "workflow")),
     TEST: frozenset({"given", "assume", "at", "then", "expect"}),
 }
 MOST_FAULTS = 50  # a text with more is told so far
@@ -126,7 +126,7 @@ class Recovery:
             start = fault.swallowed_at
         block = block_of(state)
         depth = 0
-        position = start
+        position = start if fault.passed_at is None else fault.passed_at
         line_start = self._at_line_start(start)
         while position < len(self.text):
             piece = _PIECE.match(self.text, position)
@@ -142,9 +142,10 @@ class Recovery:
                 if depth == 0 and block in {TOP, LAYER, ON, TEST}:
                     return piece.end()
             elif depth == 0 and moved and (text[0].isalpha() or text[0] in '_"['):
-                if line_start and text in _STATEMENTS and block != SET and self._pop_until(state, text.upper()):
-                    return position
-                if self._starts(block, text, position, line_start, position > start or at_start):
+                statement = line_start and self._is_statement(block, text, position)
+                if (statement and self._pop_until(state, text.upper())) or self._starts(
+                    block, text, position, line_start, position > start or at_start
+                ):
                     return position
             if text == "\n":
                 line_start = True
@@ -152,6 +153,11 @@ class Recovery:
                 line_start = False
             position = piece.end()
         return None
+
+    def _is_statement(self, block: str, word: str, position: int) -> bool:
+        """Whether a statement of the file begins here, whatever is open; a workflow that stands in one is none."""
+        within = block == WORKFLOW and is_nested(self.text, position)
+        return word in _STATEMENTS and block != SET and not within
 
     def _starts(self, block: str, word: str, position: int, line_start: bool, moved: bool) -> bool:
         """Whether something that `block` may hold begins here. moved: this is not the word that the fault is at."""

@@ -14,8 +14,9 @@ from kvpolicy.language import codes
 from kvpolicy.language.build_expressions import unit_fault
 from kvpolicy.language.build_names import reserved
 from kvpolicy.language.expected import HARD, expected, instead, listed
+from kvpolicy.language.flow_slips import flow_slip
 from kvpolicy.language.habits import habit
-from kvpolicy.language.met import Fault, Piece, pieces
+from kvpolicy.language.met import Fault, Piece, is_nested, pieces
 
 _AFTER_KIND = frozenset({"{", "[", ",", "when", "over"})
 _BARE_NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -45,6 +46,7 @@ def describe(fault: Fault) -> Diagnostic:
         _unclosed_string,
         _end_of_text,
         habit,
+        flow_slip,
         _unit,
         _unclosed,
         _swallowed,
@@ -112,7 +114,8 @@ def _unclosed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
         return None
     missing: int | None = None
     token = str(fault.token)
-    if token in words.STATEMENT_WORDS and token != "until" and fault.at_line_start(fault.start):
+    within = fault.block == "workflow" and is_nested(fault.text, fault.start)
+    if token in words.STATEMENT_WORDS and token != "until" and not within and fault.at_line_start(fault.start):
         missing = fault.start
     elif opening == "{" and fault.block == "body" and token in _AFTER_KIND:
         missing = _rule_head(fault)

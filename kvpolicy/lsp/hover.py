@@ -6,6 +6,7 @@ Rules have more to say (`hover_rule`). Takes a view and an offset; the server sh
 from __future__ import annotations
 
 from kvpolicy import units, words
+from kvpolicy.language import syntax
 from kvpolicy.language.load import packaged_text
 from kvpolicy.lsp import meanings, roles
 from kvpolicy.lsp.hover_rule import about_rule
@@ -181,12 +182,27 @@ def _of_workflow(view: View, one: Occurrence, found: list[Target]) -> str | None
     if given.role == roles.WORKFLOW:
         return f"`{one.name}`: a workflow"
     for workflow in (w for p in view.parts for w in p.file.workflows if w.name == given.of):
-        node = next((n for n in workflow.nodes if n.name == one.name), None)
-        role = node.role if node else "node"
-        before = dict.fromkeys(e.source for e in workflow.edges if e.target == one.name)
-        after = dict.fromkeys(e.target for e in workflow.edges if e.source == one.name)
-        lines = [f"`{one.name}`: {'an agent' if role == 'agent' else f'a {role}'} of the workflow `{workflow.name}`"]
-        lines += [f"runs after {', '.join(f'`{name}`' for name in before)}"] if before else []
-        lines += [f"is followed by {', '.join(f'`{name}`' for name in after)}"] if after else []
-        return "\n\n".join(lines)
+        return _of_node(workflow, one.name)
     return None
+
+
+def _of_node(workflow: syntax.Workflow, name: str) -> str:
+    """What a node is, and what it runs after."""
+    node = next((n for n in workflow.nodes if n.name == name), None)
+    role = node.role if node else "node"
+    article = "an" if role == "agent" else "a"
+    stands = f", which stands for the workflow `{'.'.join(node.path)}`" if node and node.path else ""
+    role = "node" if stands else role
+    before = {e.source: _shown(e) for e in workflow.edges if e.target == name}
+    after = {e.target: _shown(e) for e in workflow.edges if e.source == name}
+    calls = [n.name for n in workflow.nodes if n.parent == name]
+    lines = [f"`{name}`: {article} {role} of the workflow `{workflow.name}`{stands}"]
+    lines += [f"is called by `{node.parent}` while that runs"] if node and node.parent else []
+    lines += [f"runs after {', '.join(f'`{other}`{share}' for other, share in before.items())}"] if before else []
+    lines += [f"is followed by {', '.join(f'`{other}`{share}' for other, share in after.items())}"] if after else []
+    lines += [f"calls {', '.join(f'`{other}`' for other in calls)}"] if calls else []
+    return "\n\n".join(lines)
+
+
+def _shown(edge: syntax.Edge) -> str:
+    return f" ({edge.probability.text})" if edge.probability is not None else ""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kvpolicy.faults import InputFault, Place
 from kvpolicy.language import syntax
 from kvpolicy.language.load import group_name
+from kvpolicy.language.nesting import find
 from kvpolicy.language.reading import identity_of
 from kvpolicy.language.scope import home_layer
 from kvpolicy.lsp import roles
@@ -68,6 +69,8 @@ def targets(view: View, part: Part, one: Occurrence) -> list[Target]:
             return [found for other in view.parts for found in _given(other, roles.WORKFLOW, one.name)]
         case roles.WORKFLOW | roles.POLICY if one.gives:
             return [Target(part, one.start, one.end, one)]
+        case roles.WORKFLOW:
+            return _workflow(view, part, one)
     return []
 
 
@@ -168,6 +171,13 @@ def _layer(view: View, group: str, name: str) -> list[Target]:
     found = [t for p in view.parts if p.group == group for t in _given(p, roles.LAYER, name)]
     homes = [p for p in view.parts if p.group == group and home_layer(p.file) == name]
     return found or [target for home in homes for target in (_given(home, roles.POLICY, name) or [_whole(home)])]
+
+
+def _workflow(view: View, part: Part, one: Occurrence) -> list[Target]:
+    """The block that a workflow within another names."""
+    known = {(p.group, w.name): p for p in reversed(view.parts) for w in reversed(p.file.workflows)}
+    key = find(one.path, part.group, known)
+    return _given(known[key], roles.WORKFLOW, one.name)[:1] if key else []
 
 
 def _group(view: View, part: Part, name: str) -> list[Target]:

@@ -141,23 +141,19 @@ class _FileWalker(TestWalker):
 
     def _graph(self, workflow: str) -> None:
         """Nodes, chains and loops."""
+        begins = (*words.WORKFLOW_WORDS, "workflow")
         while self.next.kind != END and self.next.text != "}":
-            self.may(*(Wanted(roles.CLAUSE, word) for word in words.WORKFLOW_WORDS), Wanted(roles.NODE, workflow))
+            self.may(*(Wanted(roles.CLAUSE, word) for word in begins), Wanted(roles.NODE, workflow))
             piece, follows = self.next, self.following
-            if piece.kind == WORD and piece.text in words.WORKFLOW_WORDS and follows.kind in {WORD, STRING, CURSOR}:
+            if piece.kind == WORD and piece.text in begins and follows.kind in {WORD, STRING, CURSOR}:
+                if piece.text == "workflow" and self._block_comes():
+                    return
                 self.mark(roles.CLAUSE)
                 if piece.text == "loop":
                     self._chain(workflow)
-                    self.words("at")
-                    if self.clause("at"):
-                        self.words("most")
-                        self.may()
-                        self.clause("most")
-                        if self.next.kind == NUMBER:
-                            self.mark(roles.QUANTITY)
                     continue
-                while self.is_name():
-                    self.mark(roles.NODE, gives=True, of=workflow)
+                while True:
+                    self._node(workflow, nested=piece.text == "workflow")
                     if not self.sign(","):
                         break
             elif self.is_name():
@@ -167,14 +163,48 @@ class _FileWalker(TestWalker):
             else:
                 self.take()
 
+    def _block_comes(self) -> bool:
+        """Whether `workflow NAME {` comes: a `}` is missing in front."""
+        return self.following.kind != CURSOR and self.after(2).text == "{"
+
+    def _node(self, workflow: str, *, nested: bool) -> None:
+        """`planner`, `checker of writer`, `lib.research as first`."""
+        if nested:
+            begin = len(self.found)
+            self.path(roles.WORKFLOW)
+            self.words("as", "of")
+            if self.clause("as"):
+                self.name(roles.NODE, gives=True, of=workflow)
+            elif len(self.found) > begin:  # its name is the node's, too
+                self.found.append(replace(self.found[-1], role=roles.NODE, gives=True, of=workflow))
+        else:
+            self.may()
+            if not self.is_name():
+                return
+            self.mark(roles.NODE, gives=True, of=workflow)
+        self.words("of")
+        if self.clause("of"):
+            self.may(Wanted(roles.NODE, workflow))
+            if self.is_name():
+                self.mark(roles.NODE, of=workflow)
+
     def _chain(self, workflow: str) -> None:
-        """`a -> b * n -> c`."""
+        """`a -> b * n 30% at most 3 -> c`."""
         while True:
             self.may(Wanted(roles.NODE, workflow))
             if not self.is_name():
                 return
             self.mark(roles.NODE, of=workflow)
-            if self.sign("*") and self.next.kind in {WORD, NUMBER}:
+            if self.sign("*") and self.next.kind in {WORD, NUMBER, STRING}:
                 self.mark(roles.VALUE, of="times")
+            if self.next.kind == NUMBER:
+                self.mark(roles.QUANTITY, of="probability")
+            self.words("at")
+            if self.clause("at"):
+                self.words("most")
+                self.may()
+                self.clause("most")
+                if self.next.kind == NUMBER:
+                    self.mark(roles.QUANTITY)
             if not self.sign("->"):
                 return

@@ -42,6 +42,10 @@ class Walker:
         """The piece behind it."""
         return self._pieces[min(self._here + 1, len(self._pieces) - 1)]
 
+    def after(self, many: int) -> Piece:
+        """The piece that comes so many later; the last one where there are no more."""
+        return self._pieces[min(self._here + many, len(self._pieces) - 1)]
+
     @property
     def last_end(self) -> int:
         """Where the piece in front ends."""
