@@ -28,6 +28,8 @@ from kvpolicy.request import Owner, OwnerKey
 log = logging.getLogger("vllm.kvpolicy")
 
 Key = bytes
+Wish = tuple[OwnerKey, int, float, float]  # whose, strength, expires (a time), seconds that it lasts from the last use
+MOST_OWNERS = 16  # of one chunk: beyond them the weakest gives way
 _NOBODY = Owner().key
 _FAR = 1 << 62
 
@@ -41,14 +43,17 @@ class _Said:
 
 
 class RankedCachePolicy(LRUCachePolicy):  # type: ignore[misc, unused-ignore]
-    """INVARIANT: a chunk is as evictable as the parent has it; a rank decides only which goes first."""
+    """INVARIANT: a chunk is as evictable as the parent has it; a rank decides only which goes first. INVARIANT: what is
+    kept here is bounded by the chunks that are stored."""
 
     clock: Callable[[], float] = staticmethod(time.monotonic)
 
     def __init__(self, cache_capacity: int) -> None:
         super().__init__(cache_capacity)
         self._claims: dict[Key, dict[OwnerKey, tuple[int, float, float]]] = {}  # strength, expires, lasting
+        self._coming: dict[Key, Wish] = {}  # of the keys that the manager is about to insert
         self._due: list[tuple[float, Key]] = []
+        self._room = 64  # of `_due`, until it is looked through for what is no longer due
         self._engaged = False
         self.failures = 0
 
@@ -56,15 +61,21 @@ class RankedCachePolicy(LRUCachePolicy):  # type: ignore[misc, unused-ignore]
 
     def on_store_miss(self, keys: Iterable[Key], req_context: Any) -> None:
         keys = list(keys)
-        self._note(keys, req_context)
+        self._coming = dict(self._wishes(keys, req_context))
         super().on_store_miss(keys, req_context)
 
     def on_request_finished(
         self, key_groups: Sequence[Sequence[Key]], insertion_only_keys: Any, reused_keys: Any, req_context: Any
     ) -> None:
         for keys in key_groups:
-            self._note(keys, req_context)
+            self._claim_all(self._wishes([key for key in keys if key in self.chunks], req_context))
         super().on_request_finished(key_groups, insertion_only_keys, reused_keys, req_context)
+
+    def insert(self, key: Key, chunk: Any) -> None:
+        wish = self._coming.pop(key, None)
+        if wish is not None:
+            self._claim_all([(key, wish)])  # first: the parent asks for its standing
+        super().insert(key, chunk)
 
     def remove(self, key: Key) -> None:
         super().remove(key)
@@ -72,8 +83,7 @@ class RankedCachePolicy(LRUCachePolicy):  # type: ignore[misc, unused-ignore]
 
     def clear(self) -> None:
         super().clear()
-        self._claims.clear()
-        self._due.clear()
+        self._forget()
 
     def evict(self, n: int, protected: set[Key]) -> Any:
         if self._engaged:
@@ -121,29 +131,54 @@ class RankedCachePolicy(LRUCachePolicy):  # type: ignore[misc, unused-ignore]
         claims = self._claims.get(key)
         return DEFAULT if not claims else max(strength for strength, _, _ in claims.values())
 
-    def _note(self, keys: Iterable[Key], context: Any) -> None:
+    def _wishes(self, keys: Iterable[Key], context: Any) -> list[tuple[Key, Wish]]:
+        """What a request's context asks for each of them; nothing before the first directive came."""
         try:
             said = self._said(context)
             if said is None and not self._engaged:
-                return
+                return []
             self._engaged = True
-            self._claim(keys, context, said or _Said(_NOBODY, []))
+            return [(key, self._wish_for(key, context, said)) for key in keys]
+        except Exception as fault:
+            self._failed(fault)
+            return []
+
+    def _wish_for(self, key: Key, context: Any, said: _Said | None) -> Wish:
+        if said is None:
+            return (_NOBODY, DEFAULT, inf, inf)
+        place = context.get_offload_key_position(key)
+        covering = [span for span in said.spans if place is not None and span[0] >= place]
+        _, strength, lasting = max(covering, key=lambda s: s[1], default=(0.0, DEFAULT, inf))
+        return (said.owner, strength, inf if strength <= DEFAULT else self.clock() + lasting, lasting)
+
+    def _claim_all(self, wishes: Iterable[tuple[Key, Wish]]) -> None:
+        try:
+            for key, wish in wishes:
+                self._claim(key, wish)
         except Exception as fault:
             self._failed(fault)
 
-    def _claim(self, keys: Iterable[Key], context: Any, said: _Said) -> None:
-        now = self.clock()
-        for key in keys:
-            place = context.get_offload_key_position(key)
-            covering = [span for span in said.spans if place is not None and span[0] >= place]
-            _, strength, lasting = max(covering, key=lambda s: s[1], default=(0.0, DEFAULT, inf))
-            expires = inf if strength <= DEFAULT else now + lasting
-            before = self._strength(key)
-            self._claims.setdefault(key, {})[said.owner] = (strength, expires, lasting)
-            if expires < inf:
-                heapq.heappush(self._due, (expires, key))
-            if key in self._evictable and self._strength(key) != before:
-                self._push_evictable(key)
+    def _claim(self, key: Key, wish: Wish) -> None:
+        owner, strength, expires, lasting = wish
+        before = self._strength(key)
+        claims = self._claims.setdefault(key, {})
+        claims[owner] = (strength, expires, lasting)
+        if len(claims) > MOST_OWNERS:
+            del claims[min(claims, key=lambda each: claims[each][:2])]
+        if expires < inf:
+            heapq.heappush(self._due, (expires, key))
+            if len(self._due) > self._room:
+                self._look_through()
+        if key in self._evictable and self._strength(key) != before:
+            self._push_evictable(key)
+
+    def _look_through(self) -> None:
+        """Every use of a chunk moves its end, and leaves the one before in `_due`."""
+        self._due = [
+            (ends, key) for key, claims in self._claims.items() for _, ends, _ in claims.values() if ends < inf
+        ]
+        heapq.heapify(self._due)
+        self._room = max(64, 2 * len(self._due))
 
     def _lapse(self) -> None:
         now = self.clock()
@@ -158,6 +193,10 @@ class RankedCachePolicy(LRUCachePolicy):  # type: ignore[misc, unused-ignore]
                     claims[owner] = (min(DEFAULT, strength), inf, lasting)  # lapsing never raises
             if key in self._evictable and self._strength(key) != before:
                 self._push_evictable(key)
+
+    def _forget(self) -> None:
+        for table in (self._claims, self._coming, self._due):
+            table.clear()
 
     def _said(self, context: Any) -> _Said | None:
         said = context.get_state(_Said)
@@ -175,8 +214,7 @@ class RankedCachePolicy(LRUCachePolicy):  # type: ignore[misc, unused-ignore]
 
     def _failed(self, fault: Exception) -> None:
         self.failures += 1
-        self._claims.clear()
-        self._due.clear()
+        self._forget()
         self._rebuild()
         log.warning("kvpolicy: the CPU tier's order broke (%r); it is least recently used again", fault)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from vllm.v1.kv_offload.base import ReqContext, make_offload_key
 from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
 
-from kvpolicy.adapters.vllm.offload import RankedCachePolicy
+from kvpolicy.adapters.vllm.offload import MOST_OWNERS, RankedCachePolicy
 
 SIZE = 16
 
@@ -111,6 +111,29 @@ def test_a_drop_sinks_what_nobody_else_uses() -> None:
     tier.use(keys_of(1, 4), told(4, owner="b", retention="drop"))
     tier.use(keys_of(2, 8))
     assert set(tier.evicted) == set(keys_of(1, 4))
+
+
+def test_what_is_kept_is_bounded_by_the_chunks_that_are_stored() -> None:
+    tier = Tier("RankedCachePolicy")
+    policy = tier.manager._policy
+    for seed in range(400):
+        tier.use(keys_of(seed, 20), told(20, owner=f"s{seed}", priority=90, ttl=60))  # more than the tier holds
+        tier.use(keys_of(seed + 10**6, 3), told(3, owner=f"s{seed}", priority=90, ttl=60) if seed % 2 else None)
+        assert policy._claims.keys() <= policy.chunks.keys() and not policy._coming
+    for owner in range(200):
+        tier.use(keys_of(0, 4), told(4, owner=f"o{owner}", priority=50 + owner % 40, ttl=60))
+    assert max(map(len, policy._claims.values())) == MOST_OWNERS
+    assert len(policy._due) <= 12 * MOST_OWNERS * 2 + 64
+    assert policy.failures == 0
+
+
+def test_the_weakest_of_too_many_owners_gives_way() -> None:
+    tier = Tier("RankedCachePolicy")
+    for owner in range(3 * MOST_OWNERS):
+        tier.use(keys_of(0, 4), told(4, owner=f"o{owner}", priority=90 if owner == 0 else 40))
+    for seed in range(1, 9):
+        tier.use(keys_of(seed, 4))
+    assert tier.use(keys_of(0, 4)) == 4
 
 
 def test_a_fault_of_ours_leaves_vllms_own_order(monkeypatch: pytest.MonkeyPatch) -> None:
