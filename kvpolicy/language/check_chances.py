@@ -45,12 +45,13 @@ def _share(literal: syntax.Literal) -> Diagnostic | None:
         message = f"the probability of a way is a share, and {literal.text} is none"
         return codes.UNIT_MISMATCH.at(literal.place, message, fix="write it as `30%` or `0.3`")
     if number <= 0:
-        message = f"a way that is taken {literal.text} of the time is none"
+        message = f"a way with a probability of {literal.text} is never taken"
         return codes.OUT_OF_RANGE.at(literal.place, message, fix="remove it, or write how likely it is, such as 5%")
     if number > 1:
         per_cent = unit == units.COUNT and number <= 100
         fix = f"write `{literal.text}%`" if per_cent else "write a share from above 0% to 100%"
-        return codes.OUT_OF_RANGE.at(literal.place, f"no way is taken {literal.text} of the time", fix=fix)
+        message = f"a probability is 100% at most, and this is {literal.text}"
+        return codes.OUT_OF_RANGE.at(literal.place, message, fix=fix)
     return None
 
 

@@ -49,13 +49,22 @@ def flatten(
     return flat_nodes, [*outer, *inner], flat_joins
 
 
-def _ends(graph: Graph) -> Iterator[str]:
-    """Nodes from which nothing but loops and calls leads on; sub-agents end nothing."""
+def _ends(graph: Graph) -> list[str]:
+    """Nodes from which nothing but loops and calls leads on; where every node leads on, those whose ways on may all be
+    used up. Sub-agents end nothing."""
+    return _left_by(graph, bounded=False) or _left_by(graph, bounded=True)
+
+
+def _left_by(graph: Graph, *, bounded: bool) -> list[str]:
+    """bounded: whether a way that may be taken so many times is no way on."""
+    found = []
     for index, name in enumerate(graph.names):
-        onward = [e for e in graph.out_of[index] if not (graph.is_loop[e] or graph.edges[e].calls)]
+        ways = [e for e in graph.out_of[index] if not (graph.is_loop[e] or graph.edges[e].calls)]
+        onward = [e for e in ways if not bounded or graph.edges[e].at_most is None]
         called = bool(graph.into[index]) and all(graph.edges[e].calls for e in graph.into[index])
         if not onward and not called:
-            yield name
+            found.append(name)
+    return found
 
 
 def _between(edge: GraphEdge, begins: Mapping[str, list[str]], end: Mapping[str, str]) -> Iterator[GraphEdge]:

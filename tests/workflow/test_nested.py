@@ -172,3 +172,19 @@ def test_what_the_command_shows(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "called by write" in shown
     assert main(["graph", str(file), "--format", "dot"]) == 0
     assert '"write" -> "helper" [label="calls", style=dotted];' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("edges", "end"),
+    [
+        ([["a", "b"], {"from": "b", "to": "a", "at_most": 3}], "b"),
+        ([{"from": "a", "to": "b", "at_most": 3}, ["b", "a"]], "a"),
+        ([["a", "b"], {"from": "b", "to": "a", "at_most": 3, "loop": True}], "b"),
+    ],
+)
+def test_a_nested_circle_is_left_where_its_ways_may_be_used_up(edges: list, end: str) -> None:
+    inner = {"nodes": ["a", "b"], "edges": edges}
+    graph = Graph.build({"nodes": [{"name": "r", "workflow": inner}, "z"], "edges": [["r", "z"]]})
+    assert graph.names == ("r/a", "r/b", "z")
+    assert [edge.source for edge in graph.edges if edge.target == "z"] == [f"r/{end}"]
+    assert graph.check() == ()
