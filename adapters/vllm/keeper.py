@@ -211,8 +211,7 @@ class Keeper:
     def _bind_touch(self, queue: RankedQueue) -> None:
         stock: Any = getattr(self.pool, "touch", None)
         if getattr(stock, "__qualname__", "") == "BlockPool.touch" and self.pool.metrics_collector is None:
-            queue.stock_touch = stock
-            self.pool.touch = queue.touch
+            self.pool.touch = queue.touching(stock)
 
     def _untold(self, request: Any) -> Told:
         session = getattr(request, "session_id", None)

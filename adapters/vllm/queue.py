@@ -43,7 +43,6 @@ class RankedQueue:
         self.num_free_blocks = 0
         self.gone: list[tuple[Run, list[int]]] = []
         self.rescues: Callable[[list[int], BaseException], Any] | None = None
-        self.stock_touch: Callable[[Sequence[Block]], None] = _unbound
         self._blocks = blocks
         self._state: list[Any] = [None] * len(blocks)
         self._front: list[int] = []  # its end is the front of the queue
@@ -84,61 +83,73 @@ class RankedQueue:
         state = self._state
         i = block.block_id
         segment = state[i]
-        try:
-            queued = segment.queued
-            last = queued.pop()
-            if last == i:  # a prompt is touched from its head on, and its head is the end of the segment
-                state[i] = segment.run
-                self.num_free_blocks -= 1
-                if not queued:
-                    self._drop(segment)
-                return
-            queued.append(last)
-        except AttributeError:  # no segment: it stands in front, or not here
-            pass
-        self._remove_slowly(block, i, segment)
-
-    def touch(self, blocks: Sequence[Block]) -> None:
-        """What `BlockPool.touch` does, for all blocks in one loop: a call a block costs more than all else here.
-        `keeper` binds it where the pool's own is the stock one and nobody collects metrics in it."""
-        state = self._state
-        gone = 0
-        rest = iter(blocks)
-        for block in rest:
-            if block.ref_cnt or block.is_null:
-                if block.is_null:
-                    self.stock_touch([block])  # versions differ in what they count for it
-                else:
-                    block.ref_cnt += 1
-                continue
-            i = block.block_id
-            segment = state[i]
-            if type(segment) is Segment:
+        if type(segment) is Segment:
+            try:
                 queued = segment.queued
                 last = queued.pop()
-                if last == i:
-                    run: Any = segment.run
-                    state[i] = run
-                    gone += 1
-                    block.ref_cnt = 1
+                if last == i:  # a prompt is touched from its head on, and its head is the end of the segment
+                    state[i] = segment.run
                     if not queued:
-                        segment.entry = None
-                        rank = segment.rank
-                        rank.void += 1
-                        if rank.void > rank.room:
-                            rank.sweep()
-                        if run is not None and run.standing is segment:
-                            run.standing = None
-                        elif run is not None:
-                            _part(run, segment)
-                    continue
+                        self._drop(segment)
+                    self.num_free_blocks -= 1
+                    return
                 queued.append(last)
-            self.remove(block)
-            block.ref_cnt += 1
-            if self._stock is not None:
-                self.stock_touch(list(rest))
+            except Exception as fault:
+                self._rescue(fault).remove(block)
                 return
-        self.num_free_blocks -= gone
+        self._remove_slowly(block, i, segment)
+
+    def touching(self, stock: Callable[[Sequence[Block]], None]) -> Callable[[Sequence[Block]], None]:
+        """What `BlockPool.touch` does, for all blocks in one loop: a call a block costs more than all else here. stock:
+        the pool's own, for null blocks, as versions differ in what they count for these, and after a rescue."""
+        state = self._state
+
+        def touch(blocks: Sequence[Block]) -> None:
+            gone = 0
+            block: Block = None
+            rest = iter(blocks)
+            try:
+                for block in rest:
+                    if block.ref_cnt or block.is_null:
+                        if block.is_null:
+                            stock([block])
+                        else:
+                            block.ref_cnt += 1
+                        continue
+                    i = block.block_id
+                    segment = state[i]
+                    if type(segment) is Segment:
+                        queued = segment.queued
+                        last = queued.pop()
+                        if last == i:
+                            run: Any = segment.run
+                            state[i] = run
+                            gone += 1
+                            block.ref_cnt = 1
+                            if not queued:
+                                segment.entry = None
+                                rank = segment.rank
+                                rank.void += 1
+                                if rank.void > rank.room:
+                                    rank.sweep()
+                                if run is not None and run.standing is segment:
+                                    run.standing = None
+                                elif run is not None:
+                                    _part(run, segment)
+                            continue
+                        queued.append(last)
+                    self.remove(block)
+                    block.ref_cnt += 1
+                    if self._stock is not None:
+                        stock(list(rest))
+                        return
+            except Exception as fault:
+                self._rescue(fault)  # by counts of references: a block counted already is not among the free ones
+                stock([*(() if block.ref_cnt else (block,)), *rest])
+                return
+            self.num_free_blocks -= gone
+
+        return touch
 
     def append(self, block: Block) -> None:
         """One block, as the last of its rank."""
@@ -458,10 +469,6 @@ class RankedQueue:
         except Exception:
             order = {}
         return sorted(inside, key=lambda i: order.get(i, -1))
-
-
-def _unbound(blocks: Sequence[Block]) -> None:
-    raise NotImplementedError
 
 
 def _join(run: Any, segment: Segment) -> None:

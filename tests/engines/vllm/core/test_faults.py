@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kvpolicy.adapters.vllm import segment
 from kvpolicy.adapters.vllm.attach import attach
 from kvpolicy.adapters.vllm.holdings import Holdings
 from kvpolicy.adapters.vllm.keeper import MOST_FAULTS, Keeper
@@ -26,7 +27,7 @@ HOOKS = [
     (owner, name)
     for owner, names in (
         (RankedQueue, "_pop _append _prepend _take_out _take_some assign put"),
-        (Rank, "first enter leave"),
+        (Rank, "first enter leave sweep"),
         (Trunk, "enter release mark weigh unmark take_up tell_emptied _split _cut"),
         (Ledger, "arrive place grow finish settle heed advance cancel"),
         (Holdings, "hashes cached"),
@@ -68,6 +69,7 @@ def test_an_injected_fault_reaches_no_step(hook: Any, after: int, monkeypatch: p
             raise Injected(name)
         return real(*args, **kwargs)
 
+    monkeypatch.setattr(segment, "_SLACK", 0)  # so that a few blocks are reason enough to sweep
     engine = Stepped(blocks=24, batched=64)
     monkeypatch.setattr(owner, name, broken)
     work(engine)
@@ -152,10 +154,10 @@ def test_without_prefix_caching_there_is_nothing_to_do() -> None:
 
 def test_segments_know_what_they_hold() -> None:
     rank = Rank(1)
-    segment = Segment([3, 2, 1], None, 1, 0, rank)
-    rank.enter(segment)
-    assert rank.first() is segment
-    assert list(segment.after(3, [None, segment, segment, segment])) == [2, 1]
-    rank.leave(segment)
+    one = Segment([3, 2, 1], None, 1, 0, rank)
+    rank.enter(one)
+    assert rank.first() is one
+    assert list(one.after(3, [None, one, one, one])) == [2, 1]
+    rank.leave(one)
     assert rank.first() is None
     assert SIZE == 16

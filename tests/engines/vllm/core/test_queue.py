@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,22 @@ class Pair:
         self.a, self.b = blocks_of(count, hashed), blocks_of(count, hashed)
         self.stock = FreeKVCacheBlockQueue(list(self.a))
         self.ours = RankedQueue(self.b, list(self.b))
+        self.touch = self.ours.touching(self._stock_touch)
         self.held: list[int] = []
+
+    def _stock_touch(self, blocks: Sequence[KVCacheBlock]) -> None:
+        raise AssertionError("there is no null block, and nothing breaks")
+
+    def hold(self, ids: list[int]) -> None:
+        """As `BlockPool` counts them when it gives them out."""
+        for i in ids:
+            self.a[i].ref_cnt = self.b[i].ref_cnt = 1
+        self.held += ids
+
+    def let_go(self, ids: list[int]) -> None:
+        for i in ids:
+            self.a[i].ref_cnt = self.b[i].ref_cnt = 0
+            self.held.remove(i)
 
     def ids(self, blocks: list[KVCacheBlock]) -> list[int]:
         return [block.block_id for block in blocks]
@@ -56,24 +72,35 @@ def test_without_claims_it_is_the_stock_queue(count: int, hashed: int, operation
         if name == "pop" and free:
             one, two = pair.stock.popleft(), pair.ours.popleft()
             assert one.block_id == two.block_id
-            pair.held.append(one.block_id)
+            pair.hold([one.block_id])
         elif name == "popn":
             one, two = (q.popleft_n(min(size, len(free))) for q in (pair.stock, pair.ours))
             assert pair.ids(one) == pair.ids(two)
-            pair.held += pair.ids(one)
-        elif name in ("remove", "touch") and free:
-            some = pick.sample(free, min(size, len(free))) if name == "remove" else free[::-1][: size % 8]
+            pair.hold(pair.ids(one))
+        elif name == "remove" and free:
+            some = pick.sample(free, min(size, len(free)))
             for i in some:
                 pair.stock.remove(pair.a[i])
                 pair.ours.remove(pair.b[i])
-            pair.held += some
+            pair.hold(some)
+        elif name == "touch":
+            some = free[::-1][: size % 8] + pick.sample(free, min(size % 3, len(free)))
+            some += pick.sample(pair.held, min(size % 4, len(pair.held)))
+            for i in (some := list(dict.fromkeys(some))):
+                if pair.a[i].ref_cnt == 0:
+                    pair.stock.remove(pair.a[i])
+                pair.a[i].ref_cnt += 1
+            pair.touch([pair.b[i] for i in some])
+            assert [block.ref_cnt for block in pair.b] == [block.ref_cnt for block in pair.a]
+            pair.held += [i for i in some if i in free]
         elif name == "append" and pair.held:
-            i = pair.held.pop(pick.randrange(len(pair.held)))
+            i = pick.choice(pair.held)
+            pair.let_go([i])
             pair.stock.append(pair.a[i])
             pair.ours.append(pair.b[i])
         elif name in ("append_n", "prepend_n"):
             some = pick.sample(pair.held, min(size, len(pair.held)))
-            pair.held = [i for i in pair.held if i not in some]
+            pair.let_go(some)
             getattr(pair.stock, name)([pair.a[i] for i in some])
             getattr(pair.ours, name)([pair.b[i] for i in some])
         elif name == "after":

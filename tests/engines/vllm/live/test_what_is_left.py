@@ -118,7 +118,7 @@ def test_two_thousand_mixed_requests_leave_the_blocks_as_they_were(steered: Serv
         list(pool.map(one, dice.sample(range(REQUESTS), REQUESTS)))
     settled(steered)
     status = steered.tell(do="ping")["engine"]
-    assert status["off"] is None and status["counters"].get("faults", 0) == 0, status
+    assert status["off"] is None and status["counters"].get("failures", 0) == 0, status
     steered.tell(do="release_all")
     assert steered.tell(do="ping")["engine"]["protected"] == 0
     # Every block is there to be had: one request that needs nearly all of them runs, twice.
