@@ -13,8 +13,10 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
+from weakref import WeakValueDictionary
 
 from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.isolation import digest_key
 from kvpolicy.service.meaning.dialects import Conversation, Unit
 from kvpolicy.service.meaning.offsets import Places
 from kvpolicy.service.seen import Seen
@@ -40,17 +42,17 @@ class _Last:
     head: Fingerprint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Fingerprint:
-    """Keyed hashes of a text's pieces of PIECE characters, counted from its beginning and from its end."""
+    """Keyed hashes of a text's pieces of PIECE characters, counted from its beginning and from its end. It takes
+    milliseconds for a long text, so that chains with one head share one."""
 
     forth: array[int]
     back: array[int]
 
     @classmethod
     def of(cls, text: str, secret: bytes) -> Fingerprint:
-        """Of a text, its first `MOST_TEXT` characters."""
-        text = text[:MOST_TEXT]
+        """Of a text."""
         return cls(_pieces(text, secret), _pieces(text[::-1], secret))
 
     def first_difference(self, other: Fingerprint) -> int:
@@ -77,6 +79,7 @@ class Doctor:
         self._tokens: OrderedDict[_Key, array[int]] = OrderedDict()  # keyed hashes of a chain's first tokens
         self._waiting: OrderedDict[bytes, tuple[_Key, dict[str, Any] | None]] = OrderedDict()  # by newest unit
         self._notices: OrderedDict[_Key, dict[str, Any]] = OrderedDict()
+        self._heads: WeakValueDictionary[bytes, Fingerprint] = WeakValueDictionary()  # as long as a chain has it
 
     async def enter(self, exchange: Exchange) -> None:
         """Compare it with its session's last prompt."""
@@ -87,7 +90,7 @@ class Doctor:
         owner = seen.arrived.owner
         key = (owner.tenant, owner.session, owner.agent, owner.branch, conversation.model)
         text = _head_text(exchange, conversation)
-        new = _Last(conversation.units, conversation.tool_digests, Fingerprint.of(text, self._secret))
+        new = _Last(conversation.units, conversation.tool_digests, self._fingerprint(owner.tenant, text))
         last = self._last.get(key)
         _keep(self._last, key, new)
         if conversation.units:
@@ -136,6 +139,17 @@ class Doctor:
         rows = [told for key, told in self._notices.items() if key[0] == tenant and session in (None, key[1])]
         return rows[-1000:]
 
+    def _fingerprint(self, tenant: str, text: str) -> Fingerprint:
+        """Of a head, its first `MOST_TEXT` characters. Each tenant's are its own: how long this takes tells nobody what
+        another has sent."""
+        text = text[:MOST_TEXT]
+        raw = text.encode("utf-8", "surrogatepass")
+        key = blake2b(raw, digest_size=16, key=digest_key(self._secret, tenant)).digest()
+        known = self._heads.get(key)
+        if known is None:
+            known = self._heads[key] = Fingerprint.of(text, self._secret)
+        return known
+
     def _hash(self, token: int) -> int:
         return int.from_bytes(blake2b(token.to_bytes(8, "big"), digest_size=4, key=self._secret).digest(), "big")
 
@@ -180,8 +194,9 @@ def _head_text(exchange: Exchange, conversation: Conversation) -> str:
 
 
 def _pieces(text: str, secret: bytes) -> array[int]:
-    raw = (text[at : at + PIECE].encode("utf-8", "surrogatepass") for at in range(0, len(text), PIECE))
-    return array("I", (int.from_bytes(blake2b(part, digest_size=4, key=secret).digest(), "big") for part in raw))
+    raw, size = text.encode("utf-32-le", "surrogatepass"), 4 * PIECE
+    each = [blake2b(raw[at : at + size], digest_size=4, key=secret).digest() for at in range(0, len(raw), size)]
+    return array("I", b"".join(each))
 
 
 def _common(ours: array[int], theirs: array[int]) -> int:

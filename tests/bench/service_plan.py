@@ -3,7 +3,8 @@
     python tests/bench/service_plan.py [REQUESTS]
 
 A decision is all that `Decisions.enter` does for a request of 20 messages whose places are known but for the newest:
-reading it, its session, the plan, lowering it. Its end is counted apart. Processor time of this process.
+reading it, its session, the plan, lowering it. Its end is counted apart, and so is the prefix doctor, for heads that
+stay and for heads with a clock in line 1. The head is as long as an agent's is. Processor time of this process.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import orjson
 
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.desk import Desk
+from kvpolicy.service.doctor import Doctor
 from kvpolicy.service.edge import stripped
 from kvpolicy.service.exchange import DONE, Exchange
 from tests.bench.conditions import processor
-from tests.bench.service_sessions import CALL, TENANT, made
+from tests.bench.service_sessions import CALL, SECRET, TENANT, made
 
 TARGET = 1500
 SESSIONS = 100
@@ -35,10 +37,16 @@ DOCUMENT = {
 }  # fmt: skip
 
 
-def exchange(number: int, turns: int) -> Exchange:
+HEAD = "You are an agent that works on a repository of its own.\n" + "".join(
+    f"{number}. Before step {number} of the work, look at what step {number - 1} left behind; say what is missing.\n"
+    for number in range(1, 81)
+)
+
+
+def exchange(number: int, turns: int, head: str = HEAD) -> Exchange:
     """The next request of one of the sessions."""
     session = number % SESSIONS
-    rows: list[dict[str, Any]] = [{"role": "system", "content": "You are an agent. " * 30}]
+    rows: list[dict[str, Any]] = [{"role": "system", "content": head}]
     for turn in range(turns):
         rows.append(
             {"role": "user" if turn % 2 == 0 else "assistant", "content": f"session {session} turn {turn} " * 20}
@@ -70,6 +78,19 @@ async def decided(decisions: Decisions, requests: int) -> tuple[float, float]:
     return entering, leaving
 
 
+async def doctored(requests: int, *, clock: bool) -> float:
+    """Processor seconds of the prefix doctor."""
+    decisions, doctor, spent = made(), Doctor(SECRET), 0.0
+    for number in range(requests + SESSIONS):
+        head = f"It is {number} o'clock. {HEAD}" if clock else HEAD
+        asked = exchange(number, 20 + number // SESSIONS % 4, head)
+        await decisions.enter(asked)
+        began = time.process_time()
+        await doctor.enter(asked)
+        spent += (time.process_time() - began) * (number >= SESSIONS)
+    return spent
+
+
 def main(requests: int = 3000) -> None:
     decisions = made()
     asyncio.run(decided(decisions, SESSIONS))
@@ -84,8 +105,11 @@ def main(requests: int = 3000) -> None:
     asyncio.run(documents())
     planning = time.process_time() - began
     print(f"{processor()}, load {os.getloadavg()[0]:.1f}")
+    stays, changes = (asyncio.run(doctored(requests // 4, clock=clock)) / (requests // 4) for clock in (False, True))
     print(f"decisions for requests: {requests / entering:,.0f} a second of one core (target: {TARGET:,})")
     print(f"with the end of each answer: {requests / (entering + leaving):,.0f}")
+    print(f"a decision takes {entering / requests * 1e3:.2f} ms; beside it, with a head of {len(HEAD):,} characters,")
+    print(f"the prefix doctor {stays * 1e3:.2f} ms, {changes * 1e3:.2f} ms where the head is new each time")
     print(f"plans for documents, as /v1/plan answers them: {requests / planning:,.0f}")
 
 

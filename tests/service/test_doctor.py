@@ -6,6 +6,7 @@ where claims are (tests/replay); here, what the gateway says and what the engine
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
+from kvpolicy.service.doctor import Doctor, Fingerprint
+from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.tenants import Tenant
+from tests.bench.service_sessions import SECRET
+from tests.bench.service_sessions import made as over_nothing
 from tests.service.through import Through, until
 from tests.simulated.running import running
 
@@ -148,6 +154,44 @@ def test_the_text_is_shown_to_its_own_tenant_on_request_and_stands_nowhere_else(
     for text in (*(answer.text for answer in looked), *(path.read_text(errors="replace") for path in files)):
         assert CANARY not in text
         assert "rule17" not in text
+
+
+def test_a_head_is_looked_through_once_for_all_chains_of_its_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fingerprint takes longer than all the rest of a request's decision."""
+    made: list[str] = []
+    of = Fingerprint.of
+
+    def noticed(text: str, secret: bytes) -> Fingerprint:
+        made.append(text[:5])
+        return of(text, secret)
+
+    monkeypatch.setattr(Fingerprint, "of", noticed)
+    decisions, doctor = over_nothing(), Doctor(SECRET)
+
+    async def asked(session: str, system: str, tenant: str = "t") -> None:
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": "go on"}]
+        asking = Exchange(session, "chat", Tenant(tenant), {"x-session-id": session},
+                          {"model": "m", "messages": messages}, 0.0, False, {})  # fmt: skip
+        await decisions.enter(asking)
+        await doctor.enter(asking)
+
+    async def all_of_them() -> None:
+        for turn in range(3):
+            for session in ("a", "b"):
+                await asked(session, f"head0 {REST}")
+            assert made == ["head0"], turn
+        await asked("a", f"head1 {REST}")  # the other chain has the first one still
+        await asked("a", f"head0 {REST}")
+        assert made == ["head0", "head1"]
+        await asked("a", f"head0 {REST}", "another tenant")
+        assert made == ["head0", "head1", "head0"]
+        for session in ("a", "b"):
+            await asked(session, f"head2 {REST}")
+        await asked("a", f"head0 {REST}", "another tenant")
+        assert made == ["head0", "head1", "head0", "head2"]
+
+    asyncio.run(all_of_them())
+    assert len(doctor._heads) == 2  # what no chain has is not kept
 
 
 def test_the_prompt_itself_is_never_edited(desk: Desk) -> None:
