@@ -40,7 +40,7 @@ def take_up(store: Store, learned: Learned, tenant: str) -> bool:
             continue  # of another version, or not written by us
         if best is None or weight > best[0]:
             best = (weight, document.body)
-    if best is None or best[0] <= _weight(learned.times(tenant)):
+    if best is None or best[0] <= _weight(learned.known(tenant)[0]):
         return False
     try:
         keep.load(learned, best[1], tenant)

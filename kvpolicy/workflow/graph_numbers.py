@@ -10,9 +10,9 @@ import numbers
 from typing import Any
 
 from kvpolicy.faults import InputFault
+from kvpolicy.workflow.shown import shown
 
 MOST = 999_999_999  # as large as a bound that a `workflow` block may state
-_MOST_SHOWN = 80
 
 
 def count_of(value: object, place: str) -> str | None:
@@ -50,15 +50,6 @@ def probability_of(value: object, place: str) -> float | None:
     if not 0 <= number <= 1:
         raise InputFault(f"{place}: probability: {shown(value)} is none; write a number from 0 to 1, such as 0.3")
     return float(number)
-
-
-def shown(value: object) -> str:
-    """A value that is refused, as a message shows it: not at length, and whatever it is."""
-    try:
-        text = repr(value)
-    except Exception:  # of a number of thousands of digits there is no text
-        return f"a value of type {type(value).__name__} that is too long to show"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _whole(value: object) -> int | None:

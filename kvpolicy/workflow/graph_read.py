@@ -16,7 +16,8 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
 from kvpolicy.workflow.graph_block import from_block, unknown_node
 from kvpolicy.workflow.graph_nested import flatten
-from kvpolicy.workflow.graph_numbers import bound_of, count_of, probability_of, shown
+from kvpolicy.workflow.graph_numbers import bound_of, count_of, probability_of
+from kvpolicy.workflow.shown import shown
 
 _ROLES = (AGENT, TOOL, BARRIER)
 _JSON_KEYS = "nodes, edges, joins, loops"

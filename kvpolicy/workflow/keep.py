@@ -9,18 +9,20 @@ checked; one of another version, or one that does not fit, is refused as a whole
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kvpolicy.faults import InputFault
 from kvpolicy.workflow.classes import MOST_TOOLS, Classes, Names
-from kvpolicy.workflow.durations import FEW, HALF_LIFE_S, WAYS, Kept, Series
+from kvpolicy.workflow.durations import FADES_AT, FEW, HALF_LIFE_S, WAYS, Kept, Series
+from kvpolicy.workflow.events import LATEST_S
+from kvpolicy.workflow.hazard import FADES_AT as PAUSES_FADE_AT
 from kvpolicy.workflow.hazard import STEPS, Hazard
 from kvpolicy.workflow.hold import Memoryfulness
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.learned_times import MOST_NAMES, LearnedTimes
-from kvpolicy.workflow.sample import Sample
+from kvpolicy.workflow.sample import LEAST, Sample
+from kvpolicy.workflow.shown import shown
 from kvpolicy.workflow.sketch import Sketch
 
 VERSION = 2
@@ -28,18 +30,21 @@ _SINGLE = ("tools", "human", "step")
 _NAMED = ("tool", "node")
 _MOST_BINS = 1 << 20
 _DEPTH = 5  # names of a class of pauses
+_MOST_CLASSES = 1 << 14  # rows; coarse classes are 1,732 at most
+# What no document of ours exceeds, and what can be reckoned with: neither overflows nor becomes 0.
+_LONGEST_S, _MOST_AT_RISK_S, _MOST_TOLD, _MOST_SUM = 2.0 * LATEST_S, 1e15, 1 << 53, 1e60
 
 
 def export(learned: Learned, tenant: str) -> dict[str, Any]:
-    """What was learned of one tenant."""
-    times = learned.times(tenant)
+    """What was learned of one tenant; of one of whom nothing is known, what it would begin with."""
+    times, memory, classes = learned.known(tenant)
     return {
         "version": VERSION,
         "tenant": tenant,
         **{name: {key: _row(s) for key, s in getattr(times, name).items() if s.weight} for name in _NAMED},
         **{name: _row(getattr(times, name)) for name in _SINGLE},
-        "sessions": learned.memoryfulness(tenant).state(),
-        "pauses": [_class_row(*row) for row in learned.pauses.classes(tenant).rows()],
+        "sessions": memory.state(),
+        "pauses": [_class_row(*row) for row in classes.rows()],
     }
 
 
@@ -53,7 +58,7 @@ def load(learned: Learned, document: Mapping[str, Any], tenant: str | None = Non
     sums = document.get("sessions")
     if not isinstance(sums, list) or len(sums) != len(Memoryfulness().state()):
         raise InputFault("learned times: sessions are no list of six sums")
-    memory = Memoryfulness.of([_number(value, "sessions") for value in sums])
+    memory = Memoryfulness.of([_number(value, "sessions", most=_MOST_SUM) for value in sums])
     learned.replace(name, times, memory, classes_of(document))
 
 
@@ -62,14 +67,16 @@ def times_of(document: Mapping[str, Any], half_life: float = HALF_LIFE_S) -> Lea
     if not isinstance(document, Mapping):
         raise InputFault("learned times are a JSON object")
     if document.get("version") != VERSION:
-        raise InputFault(f"learned times of version {document.get('version')!r}; this version reads {VERSION}")
+        raise InputFault(f"learned times of version {shown(document.get('version'))}; this version reads {VERSION}")
     times = LearnedTimes(half_life)
     for name in _NAMED:
         rows, made = document.get(name), getattr(times, name)
         if not isinstance(rows, dict) or len(rows) > MOST_NAMES:
             raise InputFault(f"learned times: {name} is no object of at most {MOST_NAMES} names")
         for key, row in rows.items():
-            made[str(key)] = _series(row, f"{name} {key}", half_life)
+            if not isinstance(key, str):
+                raise InputFault(f"learned times: {name}: {shown(key)} is no name")
+            made[key] = _series(row, f"{name} {shown(key)}", half_life)
     for name in _SINGLE:
         setattr(times, name, _series(document.get(name), name, half_life))
     return times
@@ -78,24 +85,23 @@ def times_of(document: Mapping[str, Any], half_life: float = HALF_LIFE_S) -> Lea
 def classes_of(document: Mapping[str, Any]) -> Classes:
     """The classes of pauses of a document. Raises InputFault for one that does not fit."""
     rows = document.get("pauses")
-    if not isinstance(rows, list):
-        raise InputFault("learned times: pauses are no list")
+    if not isinstance(rows, list) or len(rows) > _MOST_CLASSES:
+        raise InputFault(f"learned times: pauses are no list of at most {_MOST_CLASSES} classes")
     classes, fine = Classes(), 0
     for row in rows:
         names, tools = (row.get(key) if isinstance(row, dict) else None for key in ("class", "tools"))
         if not isinstance(names, list) or not isinstance(tools, list) or len(names) > _DEPTH:
             raise InputFault("learned times: a row of pauses has no class, or no tools")
-        if not all(each is None or isinstance(each, str | int) for each in (*names, *tools)):
+        if not all(map(_is_name, (*names, *tools))):
             raise InputFault("learned times: a class of pauses has a name that is none")
         fine += bool(tools)
         if fine > MOST_TOOLS:
             raise InputFault(f"learned times: more than {MOST_TOOLS} classes of pauses with tools")
-        returns, at_risk = (_numbered(row.get(key), f"pauses, {key}", range(STEPS)) for key in ("returns", "at_risk"))
-        told = row.get("told")
-        if isinstance(told, bool) or not isinstance(told, int) or told < 0:
-            raise InputFault("learned times: a row of pauses does not say how often it was told something")
+        returns = _numbered(row.get("returns"), "pauses, returns", range(STEPS), PAUSES_FADE_AT)
+        at_risk = _numbered(row.get("at_risk"), "pauses, at_risk", range(STEPS), _MOST_AT_RISK_S)
+        told = _told(row.get("told"), "pauses, told")
         hazard = classes.named(names, tuple(tools))
-        hazard.take(_number(row.get("count"), "pauses, count"), told, returns, at_risk)
+        hazard.take(_number(row.get("count"), "pauses, count", most=PAUSES_FADE_AT), told, returns, at_risk)
     return classes
 
 
@@ -131,9 +137,8 @@ def _series(row: object, what: str, half_life: float) -> Series:
         raise InputFault(f"learned times of {what} are missing")
     began, halved = row.get("began"), row.get("halved")
     if began is not None:
-        began = _number(began, what, least=-math.inf)
-    if isinstance(halved, bool) or not isinstance(halved, int) or halved < 0:
-        raise InputFault(f"learned times of {what} do not say how often they were halved")
+        began = _number(began, what, least=-_LONGEST_S)
+    halved = _told(halved, f"{what}, halved")
     read: Callable[[object, str], Kept] = _sample if row["exact"] else _sketch
     kept = {way: read(row.get(way), f"{what}, {way}") for way in WAYS}
     if row["exact"] and sum(map(len, (row[way] for way in WAYS))) > FEW:
@@ -147,38 +152,47 @@ def _sample(rows: object, what: str) -> Sample:
     sample = Sample()
     for row in rows:
         if not isinstance(row, list) or len(row) != 2:
-            raise InputFault(f"learned times of {what}: {row!r} is no pair of a duration and its weight")
-        sample.add(_number(row[0], what), _weight(row[1], what))
+            raise InputFault(f"learned times of {what}: {shown(row)} is no pair of a duration and its weight")
+        sample.add(_number(row[0], what), _number(row[1], f"{what}, weight", LEAST, 1.0))
     return sample
 
 
 def _sketch(row: object, what: str) -> Sketch:
     if not isinstance(row, dict):
         raise InputFault(f"learned times of {what} are no sketch of durations")
-    bins = _numbered(row.get("bins"), what, range(-_MOST_BINS, _MOST_BINS))
-    return Sketch.of(_number(row.get("none"), what), {key: weight for key, weight in bins.items() if weight})
+    bins = _numbered(row.get("bins"), what, range(-_MOST_BINS, _MOST_BINS), FADES_AT)
+    none = _number(row.get("none"), what, most=FADES_AT)
+    if none + sum(bins.values()) > FADES_AT:
+        raise InputFault(f"learned times of {what}: durations that weigh more than {FADES_AT:.0f}")
+    return Sketch.of(none, {key: weight for key, weight in bins.items() if weight})
 
 
-def _numbered(row: object, what: str, among: range) -> dict[int, float]:
+def _numbered(row: object, what: str, among: range, most: float) -> dict[int, float]:
     """Numbers by a whole number, which JSON writes as a text."""
     if not isinstance(row, dict):
         raise InputFault(f"learned times of {what} are no object of numbers")
     made = {}
     for key, value in row.items():
-        if not isinstance(key, str) or not key.removeprefix("-").isdecimal() or int(key) not in among:
-            raise InputFault(f"learned times of {what}: {key!r} is no number of a step or bin")
-        made[int(key)] = _number(value, what)
+        digits = key.removeprefix("-") if isinstance(key, str) else ""
+        if not digits.isdecimal() or len(digits) > len(str(_MOST_BINS)) or int(key) not in among:
+            raise InputFault(f"learned times of {what}: {shown(key)} is no number of a step or bin")
+        made[int(key)] = _number(value, what, most=most)
     return made
 
 
-def _weight(value: object, what: str) -> float:
-    weight = _number(value, what)
-    if not 0.0 < weight <= 1.0:
-        raise InputFault(f"learned times of {what}: {value!r} is no weight, which is more than 0 and at most 1")
-    return weight
+def _is_name(value: object) -> bool:
+    """Whether a class may be called so."""
+    return value is None or isinstance(value, str) or (isinstance(value, int) and abs(value) <= _MOST_TOLD)
 
 
-def _number(value: object, what: str, least: float = 0.0) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-        raise InputFault(f"learned times of {what}: {value!r} is no number in its place")
+def _told(value: object, what: str) -> int:
+    """How often something was done."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_TOLD:
+        raise InputFault(f"learned times of {what}: {shown(value)} is no number of times")
+    return value
+
+
+def _number(value: object, what: str, least: float = 0.0, most: float = _LONGEST_S) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InputFault(f"learned times of {what}: {shown(value)} is no number from {least:g} to {most:g}")
     return float(value)

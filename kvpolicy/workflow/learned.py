@@ -70,6 +70,11 @@ class Learned:
             memory = self._memory[tenant] = Memoryfulness()
         return memory
 
+    def known(self, tenant: str) -> tuple[LearnedTimes, Memoryfulness, Classes]:
+        """What was learned of a tenant, to be read only; of one of whom nothing is known, what it would begin with."""
+        times, memory = self._times.get(tenant), self._memory.get(tenant)
+        return times or self._fresh_times(), memory or Memoryfulness(), self.pauses.known(tenant)
+
     def replace(self, tenant: str, times: LearnedTimes, memory: Memoryfulness, classes: Classes) -> None:
         """Take these in place of what was learned of a tenant; what is open stays so."""
         if tenant in self._times:

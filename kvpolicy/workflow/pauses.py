@@ -107,6 +107,10 @@ class Pauses:
             classes = self._classes[tenant] = self.fresh()
         return classes
 
+    def known(self, tenant: str) -> Classes:
+        """The classes of a tenant, to be read only; of one that has none, those a new one begins with."""
+        return self._classes.get(tenant) or self.fresh()
+
     def replace(self, tenant: str, classes: Classes | None) -> None:
         """Take these in place of the tenant's classes (None: those a new tenant begins with). Pauses that are open now
         are told to nobody."""

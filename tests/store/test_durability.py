@@ -70,6 +70,13 @@ def test_the_best_document_is_taken_and_what_does_not_fit_is_passed_over() -> No
     assert not take_up(store, Learned(), "u")
 
 
+def test_looking_for_what_was_learned_makes_no_tenant() -> None:
+    store, learned = MemoryStore(), Learned()
+    keep_learned(store, learned, "of nobody", ["t"])
+    assert not take_up(store, learned, "t")
+    assert learned.tenants() == ()
+
+
 def test_only_its_owner_reads_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     store = MemoryStore(folder)

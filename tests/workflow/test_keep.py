@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvpolicy.faults import InputFault
@@ -116,6 +117,14 @@ def pauses(**change: Any) -> dict[str, Any]:
     return {"pauses": [{**document()["pauses"][-1], **change}]}
 
 
+HUGE = 10**5000
+
+
+def sketches(bins: dict[str, float]) -> dict[str, Any]:
+    none = {"none": 0.0, "bins": {}}
+    return {"returned": {"none": 0.0, "bins": bins}, "never": none, "unknown": none}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -140,12 +149,32 @@ def pauses(**change: Any) -> dict[str, Any]:
         {"step": row(returned=[[1.0, 1.0]] * (FEW + 1))},
         {"sessions": [0.0]},
         {"sessions": [0.0] * 5 + [math.inf]},
+        {"sessions": [1e200] * 6},
+        {"version": HUGE},
+        {"tool": {HUGE: row()}},
+        {"human": row(returned=[[HUGE, 1.0]])},
+        {"human": row(returned=[[1e308, 1.0], [1e308, 1.0]])},
+        {"human": row(returned=[[1.0, 5e-324]])},
+        {"human": row(returned=[HUGE])},
+        {"human": row(began=HUGE)},
+        {"human": row(began=-HUGE)},
+        {"human": row(halved=HUGE)},
+        {"human": row(exact=False, **sketches({"9" * 5000: 1.0}))},
+        {"human": row(exact=False, **sketches({"²": 1.0}))},
+        {"human": row(exact=False, **sketches({"1": 1e308}))},
+        {"human": row(exact=False, **sketches({str(n): 1000.0 for n in range(9)}))},
         {"pauses": None},
         {"pauses": [1]},
         pauses(**{"class": ["a"] * 6}),
         pauses(**{"class": [1.5]}),
         pauses(tools=[[]]),
         pauses(told=-1),
+        pauses(told=HUGE),
+        pauses(**{"class": [HUGE]}),
+        pauses(count=HUGE),
+        pauses(returns={"9" * 5000: 1.0}),
+        pauses(returns={"0": 1e308}),
+        pauses(at_risk={"0": 1e308}),
         pauses(count=None),
         pauses(returns={"1000": 1.0}),
         pauses(at_risk={"0": -1.0}),
@@ -156,9 +185,81 @@ def test_one_that_does_not_fit_changes_nothing(change: dict[str, Any]) -> None:
     learned = Learned()
     learned.times("t").called("grep", 7.0)
     before = export(learned, "t")
-    with pytest.raises(InputFault):
+    with pytest.raises(InputFault) as fault:
         load(learned, {**document(), **change})
+    assert len(str(fault.value)) < 400
     assert export(learned, "t") == before
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where something stands in a document."""
+    rows = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, each in rows for place in places(each, (*path, key)))]
+
+
+def full() -> dict[str, Any]:
+    """A document with exact and sketched durations, and classes of pauses."""
+    state = run_state(5, 4.0)
+    for number in range(FEW + 1):
+        state.learned.times("t").human.add(float(number), float(number), (RETURNED, ENDED, UNKNOWN)[number % 3])
+    made: dict[str, Any] = json.loads(json.dumps(export(state.learned, "t")))
+    made["human"]["unknown"]["bins"] = dict(list(made["human"]["unknown"]["bins"].items())[:3])
+    return made
+
+
+FULL = full()
+PLACES = places(FULL)[1:]
+damage = st.one_of(
+    st.sampled_from(
+        [HUGE, -HUGE, 10**400, 1e308, -1e308, 5e-324, math.inf, math.nan, 1e15, True, None, "²", "", [], {}]
+    ),
+    st.floats(),
+    st.integers(-10, 10_000),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), damage), min_size=1, max_size=4), st.booleans())
+def test_a_damaged_document_is_refused_or_can_be_reckoned_with(rows: list, as_key: bool) -> None:
+    broken = copy.deepcopy(FULL)
+    for (*path, last), value in rows:
+        inner = broken
+        try:
+            for key in path:
+                inner = inner[key]
+            if as_key and isinstance(inner, dict):
+                inner[str(value) if isinstance(value, float) else value] = inner.pop(last)
+            else:
+                inner[last] = value
+        except (TypeError, KeyError, IndexError, ValueError):
+            pass  # what stood there is gone already, or no key
+    learned = Learned()
+    try:
+        load(learned, broken, "t")
+    except InputFault:
+        assert learned.tenants() == ()
+        return
+    times = learned.times("t")
+    for series in (times.human, times.tools, times.step, *times.tool.values(), *times.node.values()):
+        for statistic in ("mean", "p50", "p90", "p95", "count"):
+            assert math.isfinite(series.read(statistic) or 0.0)
+        for waited in (0.0, 5.0, 1e6):
+            assert 0.0 <= (series.return_probability(waited, 10.0, 1e6) or 0.0) <= 1.0
+            assert not math.isnan(series.remaining(waited, 1e6) or 0.0)
+        assert math.isfinite(series.best_bound(100.0))
+        series.add(1.0, 1e6)
+    for _, _, hazard in learned.pauses.classes("t").rows():
+        assert all(math.isfinite(hazard.density(age)) for age in (0.0, 10.0, 1e9))
+    assert 0.0 <= learned.memoryfulness("t").eta() < math.inf
+    there_and_back(learned, Learned())
+
+
+def test_an_export_makes_no_tenant() -> None:
+    for learned in (Learned(), Learned(prior=document())):
+        fresh = export(learned, "nobody")
+        assert learned.tenants() == ()
+        learned.times("nobody"), learned.memoryfulness("nobody"), learned.pauses.classes("nobody")
+        assert export(learned, "nobody") == fresh
 
 
 def test_another_tenant_may_take_it_and_reset_forgets_one_tenant() -> None:
