@@ -178,7 +178,7 @@ def watch(flow: Any, service: Service, *, session: str | None = None, workflow: 
     an `AgentWorkflow` or an agent, the agents and their handoffs. session: of all its runs; by default what
     `kvpolicy.said(session=…)` says around `run`, else the `session_id` of the memory that `run` is given, else a new
     one each. workflow: the graph's name there, by default that of its class, or the one it was given."""
-    tested("llama-index-workflows", (2, 20), (3, 0))
+    tested("llama-index-workflows", (2, 23), (3, 0))
     name = quiet(lambda: service.describe(graph(flow), workflow))()
     fans = frozenset() if agents_of(flow) else quiet(lambda: fanned(flow))()
     _register(flow, _Watched(service, session, name, fans or frozenset()))
