@@ -73,9 +73,9 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     holding = Holding(planning, channels.send)
     together = Together(awaited, state, holding.happened, holding.let_go) if shared else None
     telling: Telling = Alone(state) if together is None else together
-    block_size = next((each.block_size for each in config.upstream if each.block_size), 16)
-    decisions = Decisions(policies, planning, holding, telling, mint, secret, clock, block_size=block_size)
     residents = Residents(config.upstream, ENGINE, clock)
+    size = residents.size_for
+    decisions = Decisions(policies, planning, holding, telling, mint, secret, clock, block_size=size)
     doctor = Doctor(secret)
     watching = watchers(config, secret, clock)
     stages: list[Stage] = [decisions, doctor, *watching]

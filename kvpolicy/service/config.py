@@ -40,7 +40,7 @@ class Upstream(_Section):
     events: str | None = None
     replay: str | None = None
     models: tuple[str, ...] = ()
-    block_size: Annotated[int, Field(ge=1)] | None = None  # tokens; None: what its events say, 16 until then
+    block_size: Annotated[int, Field(ge=1)] | None = None  # tokens, until its events say it; None: 16 until then
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None

@@ -35,7 +35,8 @@ ACCEPTED, CLIPPED, DEFERRED, IGNORED = "accepted", "clipped", "deferred", "ignor
 class Deciding:
     """policies: those in force. telling: who hears what happens. clock: seconds. fetch: asks an engine where a
     conversation's units lie and calls back; None: nobody can. placed: told of a prompt whose tokens were asked, with
-    its salt. block_size: of the engines, tokens. counts: see `metrics`; answers: what requests were told, by status."""
+    its salt. block_size: tokens a block of the engines of a model. counts: see `metrics`; answers: what requests were
+    told, by status."""
 
     name = "decisions"
 
@@ -49,7 +50,7 @@ class Deciding:
         secret: bytes,
         clock: Callable[[], float],
         *,
-        block_size: int = 16,
+        block_size: Callable[[str | None], int] = lambda model: 16,
         fetch: Callable[[dialects.Conversation, Offsets, Callable[[Places], None]], None] | None = None,
     ) -> None:
         self.policies, self.planning, self.holding, self.telling = policies, planning, holding, telling
@@ -120,7 +121,7 @@ class Deciding:
             reproduced = end
         last = held.seen
         seen.expects = expected(
-            seen.chosen.mode, held.request, last.plan, last.released, reproduced, now, self.block_size
+            seen.chosen.mode, held.request, last.plan, last.released, reproduced, now, held.request.block_size
         )
 
     def _payload(self, exchange: Exchange, seen: Seen, places: Places, now: float) -> dict[str, Any] | None:
@@ -160,7 +161,7 @@ class Deciding:
             exchange.id,
             seen.arrived.owner,
             0 if places is None else places.total,
-            self.block_size,
+            self.block_size(seen.conversation.model),
             tuple(spans),
             model=seen.conversation.model,
             attributes={key: value for key, value in facts.items() if value is not None},

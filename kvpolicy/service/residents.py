@@ -65,6 +65,7 @@ class Residents:
         self._owing: dict[str, float] = {}  # engines that were sent requests since the thread looked last, and when
         self.counts: Counter[str] = Counter()
         self._clock = clock
+        self._upstreams = tuple(upstreams)
         self._feeds: dict[str, Feed] = {}
         self._names: OrderedDict[tuple[str | None, bytes, str | None, int], tuple[int, bytes]] = OrderedDict()
         wanted = [each for each in upstreams if each.events is not None]
@@ -109,6 +110,16 @@ class Residents:
         """Tokens a block: what the engine's events told last, the configuration until then. None: nobody has said."""
         known = self.residency.workers.get(url)
         return None if known is None else known.block_size
+
+    def size_for(self, model: str | None) -> int:
+        """Tokens a block of the engines that serve a model, by the first of them that has told or is configured; LIKELY
+        until one has. Waits for nobody."""
+        for each in self._upstreams:
+            if not each.models or model is None or model in each.models:
+                size = self.block_size(each.url) or each.block_size
+                if size is not None:
+                    return size
+        return LIKELY
 
     def states(self) -> list[tuple[str, int, str]]:
         """Engine, rank and state (live, stale, no_events) of all that is watched. Waits for the thread."""

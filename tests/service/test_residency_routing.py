@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from kvpolicy.service.config import Upstream
+from kvpolicy.service.residents import LIKELY, Residents
 from tests.service.through import Through, until
 from tests.simulated.running import running
 from tests.store.servers import free_port
@@ -84,6 +86,44 @@ def test_a_conversation_goes_back_to_the_engine_that_has_it(tmp_path: Path, even
             assert gateway.counter("kvpolicy_routing_total", how="resident") >= 1
         else:
             assert cached == 0  # the first engine has nothing of it, and nobody knows
+
+
+@pytest.mark.parametrize("stated", [None, 8], ids=["not configured", "configured wrongly"])
+def test_an_engines_own_block_size_counts_once_its_events_have_told_it(tmp_path: Path, stated: int | None) -> None:
+    size, port = 32, free_port()
+    with running(
+        "engine", "--blocks", "400", "--block-size", str(size), "--events", f"tcp://127.0.0.1:{port}"
+    ) as engine:
+        settings = tmp_path / "kvp.toml"
+        settings.write_text(
+            f'[[upstream]]\nurl = "{engine}"\nevents = "tcp://127.0.0.1:{port}"\n'
+            + (f"block_size = {stated}\n" if stated else "")
+            + "[limits]\ndecide_within_s = 5.0\n"
+        )
+        with running("serve", "--config", str(settings)) as at:
+            turns = iter(range(1000))
+
+            def block() -> tuple[int, int] | None:
+                """Where block 1 of a new prompt lies, by its plan."""
+                messages = [{"role": "user", "content": f"turn {next(turns)} {LONG}"}]
+                body = {"model": "sim", "messages": messages, "max_tokens": 2}
+                answer = httpx.post(f"{at}/v1/chat/completions", json=body, timeout=60)
+                held = answer.headers["x-kvp-decision"].split('"')[1]
+                told = httpx.get(f"{at}/v1/explain/{held}/blocks/1", timeout=30)
+                return (told.json()["start"], told.json()["end"]) if told.is_success else None
+
+            assert until(block, (size, 2 * size)) == (size, 2 * size)
+
+
+def test_the_size_is_that_of_the_engines_of_a_model() -> None:
+    engines = [
+        Upstream(url="http://a", models=("one",), block_size=32),
+        Upstream(url="http://b", models=("two",)),
+        Upstream(url="http://c", block_size=64),
+    ]
+    residents = Residents(engines, "vllm", lambda: 0.0)
+    assert [residents.size_for(model) for model in ("one", "two", None)] == [32, 64, 32]
+    assert Residents(engines[1:2], "vllm", lambda: 0.0).size_for("two") == LIKELY
 
 
 def _live(at: str, engine: str) -> bool:
