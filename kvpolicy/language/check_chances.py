@@ -72,11 +72,11 @@ def _again(edge: syntax.Edge, told: Mapping[Ends, syntax.Edge]) -> Diagnostic | 
 
 def _choices(workflow: syntax.Workflow, told: Mapping[Ends, syntax.Edge]) -> Iterator[Diagnostic]:
     """Edges that are taken together have one probability; those that exclude each other add up to 1 at most."""
-    ways = _Ways(workflow)
+    ways = Choices(workflow)
     for source in dict.fromkeys(source for source, _ in told):
         stated: list[syntax.Literal] = []
         found: list[Diagnostic] = []
-        for together in ways.choices(source):
+        for together in ways.out_of(source):
             same = [
                 (told[ends].target, share) for ends in together if ends in told and (share := told[ends].probability)
             ]
@@ -102,7 +102,7 @@ def _differ(source: str, one: tuple[str, syntax.Literal], other: tuple[str, synt
     return codes.OUT_OF_RANGE.at(other[1].place, message, notes=(note,), fix=fix)
 
 
-class _Ways:
+class Choices:
     """The edges of a workflow, each once, and which of those out of one node are taken together. steps: edges that were
     walked along so far."""
 
@@ -115,7 +115,7 @@ class _Ways:
         for edge in workflow.edges:
             self._out_of.setdefault(edge.source, {})[edge.target] = None
 
-    def choices(self, source: str) -> Sequence[Sequence[Ends]]:
+    def out_of(self, source: str) -> Sequence[Sequence[Ends]]:
         """The edges out of a node: one list for each choice that a run has there."""
         found: list[list[Ends]] = []
         ahead = {(source, target): self._joins_ahead((source, target)) for target in self._out_of.get(source, ())}
