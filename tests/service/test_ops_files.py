@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
@@ -15,7 +18,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from kvpolicy.service.config import checked_config
+from kvpolicy.service.config import Config, checked_config
 from tests.simulated.running import running
 
 DEPLOY = Path(__file__).resolve().parents[2] / "docs" / "deploy"
@@ -37,8 +40,10 @@ def run(*words: str) -> str:
     "words",
     [("check", "config", "prometheus.yml"), ("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")],
 )
-def test_promtool_takes_the_rules_and_their_tests(words: tuple[str, ...]) -> None:
-    assert "SUCCESS" in run("promtool", *words[:2], str(PROMETHEUS / words[2]))
+def test_promtool_takes_the_rules_and_their_tests(tmp_path: Path, words: tuple[str, ...]) -> None:
+    shutil.copytree(PROMETHEUS, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "kvpolicy-key").write_text("the operator's key")
+    assert "SUCCESS" in run("promtool", *words[:2], str(tmp_path / words[2]))
 
 
 def queries() -> dict[str, str]:
@@ -99,17 +104,38 @@ def test_a_manifest_with_a_wrong_key_is_noticed(tmp_path: Path) -> None:
     assert told.returncode != 0
 
 
-def test_configurations_are_ones_the_gateway_reads() -> None:
+def configurations() -> list[Config]:
+    """Of the systemd unit and of the cluster."""
     (cluster,) = [
         document["data"]["serve.toml"]
         for document in yaml.safe_load_all((DEPLOY / "kubernetes" / "kvpolicy.yaml").read_text())
         if document["kind"] == "ConfigMap"
     ]
-    for text in ((DEPLOY / "serve.toml").read_text(), cluster):
-        config = checked_config(tomllib.loads(text), "deploy")
+    texts = ((DEPLOY / "serve.toml").read_text(), cluster)
+    return [checked_config(tomllib.loads(text), "deploy") for text in texts]
+
+
+def test_configurations_are_ones_the_gateway_reads() -> None:
+    for config in configurations():
         assert not config.open
         assert config.admin.key is not None
         assert config.policy.mode == "shadow", "what is new begins by watching"
+
+
+def test_metrics_are_open_to_nobody_who_is_only_a_client() -> None:
+    """They name all tenants. A network policy that lets clients in on the port does not keep them from a path."""
+    rules = [
+        rule
+        for document in yaml.safe_load_all((DEPLOY / "kubernetes" / "kvpolicy.yaml").read_text())
+        if document["kind"] == "NetworkPolicy"
+        for rule in document["spec"]["ingress"]
+    ]
+    assert rules
+    alone, cluster = configurations()
+    assert not alone.admin.metrics_open
+    assert not cluster.admin.metrics_open or all(rule.get("from") for rule in rules)
+    (scraper,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+    assert scraper["authorization"]["credentials_file"] == "kvpolicy-key"
 
 
 def test_times_to_stop_fit_together() -> None:
@@ -153,40 +179,50 @@ def test_the_container_runs_the_gateway_as_nobody_with_extras_that_exist() -> No
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not here: apt-get install prometheus")
 def test_prometheus_scrapes_the_gateway(tmp_path: Path) -> None:
-    import socket
-    import time
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with running("engine") as engine, running("serve", "--upstream", engine) as at:
-        for _ in range(3):
-            httpx.post(f"{at}/v1/chat/completions", json=CHAT)
-        config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
-        config["global"]["scrape_interval"] = "200ms"
-        config["scrape_configs"][0]["static_configs"][0]["targets"] = [at.removeprefix("http://")]
-        shutil.copy(PROMETHEUS / "alerts.yml", tmp_path)
-        (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-        words = [
-            "prometheus",
-            f"--config.file={tmp_path / 'prometheus.yml'}",
-            f"--storage.tsdb.path={tmp_path / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ]
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                found, ends = None, time.monotonic() + 60
-                while not found and time.monotonic() < ends:
-                    time.sleep(0.3)
-                    try:
-                        told = httpx.get(
-                            f"http://127.0.0.1:{port}/api/v1/query",
-                            params={"query": 'kvpolicy_requests_total{outcome="requests"}'},
-                        ).json()
-                        found = told["data"]["result"]
-                    except (httpx.HTTPError, ValueError, KeyError):
-                        continue
-                assert found
-                assert found[0]["value"][1] == "3"
-                assert found[0]["metric"]["job"] == "kvpolicy"
-            finally:
-                process.terminate()
+    key, keys = "the operator's key", sha256(b"a client's key").hexdigest()
+    (tmp_path / "kvpolicy-key").write_text(f"{key}\n")
+    settings = tmp_path / "kvp.toml"
+    with running("engine") as engine:
+        settings.write_text(
+            f'[[upstream]]\nurl = "{engine}"\n[[tenant]]\nname = "a"\nkeys = ["{keys}"]\n'
+            f'[admin]\nkey = "{sha256(key.encode()).hexdigest()}"\n'
+        )
+        with running("serve", "--config", str(settings)) as at:
+            scraped(at, tmp_path, port)
+
+
+def scraped(at: str, tmp_path: Path, port: int) -> None:
+    """A Prometheus with our configuration finds a gateway's counters."""
+    for _ in range(3):
+        httpx.post(f"{at}/v1/chat/completions", json=CHAT, headers={"x-api-key": "a client's key"})
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
+    config["global"]["scrape_interval"] = "200ms"
+    config["scrape_configs"][0]["static_configs"][0]["targets"] = [at.removeprefix("http://")]
+    shutil.copy(PROMETHEUS / "alerts.yml", tmp_path)
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    words = [
+        "prometheus",
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            found, ends = None, time.monotonic() + 60
+            while not found and time.monotonic() < ends:
+                time.sleep(0.3)
+                try:
+                    told = httpx.get(
+                        f"http://127.0.0.1:{port}/api/v1/query",
+                        params={"query": 'kvpolicy_requests_total{outcome="requests"}'},
+                    ).json()
+                    found = told["data"]["result"]
+                except (httpx.HTTPError, ValueError, KeyError):
+                    continue
+            assert found
+            assert found[0]["value"][1] == "3"
+            assert found[0]["metric"]["job"] == "kvpolicy"
+        finally:
+            process.terminate()
