@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kvpolicy.adapters.vllm.keeper import Keeper
-from kvpolicy.adapters.vllm.versions import strange, unknown, version_here
+from kvpolicy.adapters.vllm.versions import OFF_VARIABLE, strange, unknown, version_here
 from kvpolicy.claims.ledger import BUDGET
 
 log = logging.getLogger("vllm.kvpolicy")
 
-OFF_VARIABLE, BUDGET_VARIABLE = "KVPOLICY_OFF", "KVPOLICY_BUDGET"
+BUDGET_VARIABLE = "KVPOLICY_BUDGET"
 
 
 def attach(scheduler: Any, hook: str, clock: Callable[[], float] = time.monotonic) -> Keeper | None:

@@ -31,6 +31,7 @@ from kvpolicy.request import Owner, Request
 log = logging.getLogger("vllm.kvpolicy")
 
 MOST_FAULTS = 8
+_BOUND = ("touch", "evict_blocks")
 DRAIN_MOST, DRAIN_WITHIN_S = 64, 0.002  # messages taken up in one step
 
 
@@ -50,7 +51,6 @@ class Keeper:
         self.channel: Any = None
         self.engaged = False
         self.off: str | None = None
-        self.told: dict[str, Told] = {}
         self.running: dict[str, Running] = {}
         self._filling: dict[str, Running] = {}
         self.awaited = Awaited()
@@ -94,7 +94,6 @@ class Keeper:
     def leaving(self, request: Any) -> None:
         """A request's blocks are freed next, as it is done, aborted or preempted."""
         if not self.engaged:
-            self.told.pop(request.request_id, None)
             return
         try:
             self._leaving(request)
@@ -109,6 +108,19 @@ class Keeper:
             self._look_for_reset(self._clock())
         except Exception as fault:
             self._failed("after_reset", fault)
+
+    def evicted(self, block_ids: Iterable[int]) -> None:
+        """Blocks are cached no more, wherever they stand: a connector failed to load them."""
+        if not self.engaged:
+            return
+        try:
+            now = self._clock()
+            self._heed(now)
+            assert self.trunk is not None
+            self.trunk.uncached(block_ids, now)
+            self._heed(now)
+        except Exception as fault:
+            self._failed("evicted", fault)
 
     def drain(self) -> None:
         """Messages of the control channel, as many as one step takes."""
@@ -199,7 +211,7 @@ class Keeper:
         self._table = self.pool.cached_block_hash_to_block
         queue.rescues = self._rescued
         self.pool.free_block_queue = queue
-        self._bind_touch(queue)
+        self._bind(queue)
         self.engaged = True
         self.counters["engaged"] += 1
         log.info("kvpolicy: the first directive has come; blocks leave by rank from now on")
@@ -208,7 +220,15 @@ class Keeper:
             self._place(self.running[request.request_id], request, 0, now)
         self._heed(now)
 
-    def _bind_touch(self, queue: RankedQueue) -> None:
+    def _bind(self, queue: RankedQueue) -> None:
+        """Put ours before two of the pool's own methods, on this pool alone."""
+        evict: Any = self.pool.evict_blocks
+
+        def evict_and_tell(block_ids: set[int]) -> None:
+            evict(block_ids)
+            self.evicted(block_ids)
+
+        self.pool.evict_blocks = evict_and_tell
         stock: Any = getattr(self.pool, "touch", None)
         if getattr(stock, "__qualname__", "") == "BlockPool.touch" and self.pool.metrics_collector is None:
             self.pool.touch = queue.touching(stock)
@@ -387,7 +407,8 @@ class Keeper:
         self.counters["failures"] += 1
         self.counters[f"failures.{where}"] += 1
         was_engaged, self.engaged = self.engaged, False
-        self.pool.__dict__.pop("touch", None)
+        for name in _BOUND:
+            self.pool.__dict__.pop(name, None)
         stock: Any = self.pool.free_block_queue
         if was_engaged:
             from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvpolicy.adapters.vllm import run_places
-from kvpolicy.adapters.vllm.versions import unknown
+from kvpolicy.adapters.vllm.versions import OFF_VARIABLE, unknown
 from kvpolicy.channel.wire import ADDRESS_VARIABLE
 from kvpolicy.faults import InputFault
 from kvpolicy.launching import Launch
 
-OFF_VARIABLE = "KVPOLICY_OFF"
 SCHEDULER = "kvpolicy.adapters.vllm.scheduler.kvp_scheduler"
 MODULE, CONSOLE = "vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main"
 _OURS = ("--kvp-python", "--kvp-off", "--kvp-channel", "--kvp-no-events")

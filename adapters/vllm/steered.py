@@ -38,7 +38,10 @@ class Steered:
         return super()._free_request_blocks(request)  # type: ignore[misc]
 
     def has_requests(self) -> bool:
-        """Asked when an idle engine wakes: messages are taken up at once, in the engine's own thread."""
+        """Asked when an idle engine wakes: messages are taken up at once, in the engine's own thread. Asked of a busy
+        one, too, several times a step, which takes them up itself."""
+        if super().has_requests():  # type: ignore[misc]
+            return True
         keeper = self._kvp
         if keeper is not None and keeper.channel is not None and keeper.channel.pending:
             keeper.drain()

@@ -8,7 +8,7 @@ releases requests; the queue tells what went. Splitting, merging and counting ar
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from kvpolicy.adapters.vllm.queue import RankedQueue
@@ -142,7 +142,7 @@ class Trunk(Marks):
             told = []
             run = end
             while run.parent is not None and run.release == number and not run.refs:
-                told += [mark for mark in run.marks or () if mark.notify]
+                told += run.told()
                 run = run.parent
             for mark in told:
                 self.listener.released(mark, now)
@@ -168,6 +168,14 @@ class Trunk(Marks):
         at = next((n for n, key in enumerate(keys) if key in mine), None)
         if at is not None:  # else they are of a group that another block of theirs stands for
             self._cut(run, at)
+
+    def uncached(self, block_ids: Iterable[int], now: float) -> None:
+        """These are in no look-up any more, though they may be held, or stand in the queue."""
+        self.now = now
+        for block_id in block_ids:
+            run = self.queue.run_of(block_id)
+            if run is not None:
+                self._lost(run, [block_id])
 
     def forget(self) -> None:
         """The prefix cache was reset: nothing is cached any more."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+OFF_VARIABLE = "KVPOLICY_OFF"  # set: the adapter stays off, whatever the version
 SUPPORTED = ("0.32.0", "0.33.0")  # the core tests run on each; 0.32.0 is served, too
 RANGE = ">=0.32,<0.34"
 _MINORS = tuple(tuple(map(int, version.split(".")[:2])) for version in SUPPORTED)
@@ -21,6 +22,7 @@ _OF_THE_POOL = (
     "get_new_blocks",
     "touch",
     "free_blocks",
+    "evict_blocks",
 )
 _OF_THE_QUEUE = (
     "append",

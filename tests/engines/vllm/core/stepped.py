@@ -48,7 +48,8 @@ def model_folder() -> str:
 
 
 class Stepped:
-    """kind: plain, async or stock (vLLM's own, without us). groups: full, or full and window. now: the clock."""
+    """kind: plain, async, stock (vLLM's own, without us) or chosen (by our factory). groups: full, or full and window.
+    now: the clock."""
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Stepped:
         )
         common: dict[str, Any] = {"block_size": SIZE, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
         specs = {"full": FullAttentionSpec(**common), "window": SlidingWindowSpec(**common, sliding_window=window)}
+        config.scheduler_config.async_scheduling = kind in ("async", "chosen-async")  # what a CPU's defaults turn off
         kv = KVCacheConfig(
             num_blocks=blocks,
             kv_cache_tensors=[],
@@ -96,6 +98,8 @@ class Stepped:
         classes = {
             "plain": ours.PlainScheduler,
             "async": ours.AsyncScheduler,
+            "chosen": ours.kvp_scheduler,
+            "chosen-async": ours.kvp_scheduler,
             "stock": Stock,
             "stock-async": StockAsync,
         }
@@ -107,7 +111,7 @@ class Stepped:
             hash_block_size=SIZE,
             log_stats=True,
         )
-        if kind in ("plain", "async"):
+        if not kind.startswith("stock"):
             self.scheduler._kvp = attach(self.scheduler, "test", lambda: self.now)
         self.hasher = get_request_block_hasher(SIZE, sha256)
         self.pool = self.scheduler.kv_cache_manager.block_pool

@@ -16,6 +16,7 @@ from vllm.v1.core.sched.scheduler import Scheduler as Stock
 from kvpolicy.adapters.vllm import plugin
 from kvpolicy.adapters.vllm import scheduler as ours
 from kvpolicy.adapters.vllm.steered import Steered
+from kvpolicy.claims.strength import DEFAULT
 from tests.engines.vllm.core.stepped import SIZE, Stepped, prompt, system
 
 
@@ -70,11 +71,13 @@ def test_two_requests_that_compute_the_same_at_once() -> None:
 def test_blocks_evicted_by_id_go_and_their_claims_with_them() -> None:
     engine = Stepped()
     engine.ask(prompt(1, 6), system(1, 6, priority=90))
-    keys, _ = engine.keeper.holdings.find(engine.keeper.holdings.named([]))
-    assert keys == []
     ranked = [i for i in engine.order() if engine.keeper.trunk.rank_of(i) == 90]
-    engine.scheduler.kv_cache_manager.evict_blocks(set(ranked[:2]))
+    assert len(ranked) == 6
+    engine.scheduler.kv_cache_manager.evict_blocks(set(ranked[:2]))  # the prompt's last: a tail leaves first
+    assert [engine.keeper.trunk.rank_of(i) for i in ranked] == [DEFAULT] * 2 + [90] * 4
+    assert engine.order()[-4:] == ranked[2:]
     engine.flood(30)
+    assert engine.ask(prompt(1, 6)) == 4 * SIZE
     assert engine.keeper.counters["failures"] == 0
     assert engine.free == 63
 
@@ -123,13 +126,12 @@ def test_the_plugin_steers_whatever_scheduler_is_chosen_and_once(monkeypatch: py
 
 
 def test_the_factory_picks_by_the_configuration() -> None:
-    made: list[str] = []
-    for asynchronous in (True, False):
-        config = SimpleNamespace(scheduler_config=SimpleNamespace(async_scheduling=asynchronous))
-        with pytest.raises(Exception) as fault:
-            ours.kvp_scheduler(config)
-        made.append(fault.value.__class__.__name__)
-    assert len(made) == 2
+    for kind, picked in (("chosen", ours.PlainScheduler), ("chosen-async", ours.AsyncScheduler)):
+        engine = Stepped(kind)
+        assert type(engine.scheduler) is picked
+        engine.ask(shared(2), system(1, 6, priority=90))
+        engine.flood(30)
+        assert engine.ask(shared(3)) == 6 * SIZE
 
 
 def test_the_engine_imports_only_what_it_needs() -> None:

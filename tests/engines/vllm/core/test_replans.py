@@ -60,7 +60,21 @@ def test_a_plan_that_comes_before_its_request_and_before_any_directive() -> None
     assert kept(engine) == HEAD * SIZE
 
 
-def test_a_plan_that_comes_while_its_request_runs_or_is_preempted() -> None:
+def test_a_plan_that_comes_while_its_request_is_preempted() -> None:
+    engine = Stepped(blocks=24)
+    other = engine.add(prompt(9, 8), {"owner": "o", "spans": []}, output=90)
+    name = engine.add(shared(2), silent("now"), output=60)
+    request = engine.scheduler.requests[name]
+    while not request.num_preemptions:
+        engine.step()
+    assert request not in engine.scheduler.running
+    row = engine.say(do="plan", owner="s", request="now", payload=named("now", priority=90))
+    assert (row["status"], row["granted"]) == ("accepted", HEAD), row
+    engine.run(other, name)
+    assert kept(engine) == HEAD * SIZE
+
+
+def test_a_plan_that_comes_while_its_request_runs() -> None:
     engine = Stepped()
     name = engine.add(shared(2), silent("now"), output=40)
     engine.step()

@@ -73,7 +73,7 @@ def test_with_every_block_protected_it_still_serves(steered: Server) -> None:
     assert steered.complete(prompt(301, (USABLE - 16) * 32), 1).cached == 0
 
 
-def test_a_request_is_never_slower_to_be_admitted(steered: Server, stock: Server) -> None:
+def test_a_long_prompt_is_admitted_into_a_protected_cache_as_into_a_full_one(steered: Server, stock: Server) -> None:
     """Law 4 from outside: a prompt that plain vLLM admits into a full cache is admitted into a protected one."""
     for n in range(6):
         steered.complete(prompt(400 + n, 257), **directive(f"q{n}", 256, "turn", retention="pin"))
