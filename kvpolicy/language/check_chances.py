@@ -13,7 +13,7 @@ from kvpolicy.faults import Diagnostic, Note
 from kvpolicy.language import codes, syntax
 
 _NOISE = 1e-9
-_MOST_STEPS = 5_000_000  # edges walked along in one workflow; of one so large the first nodes are told
+_MOST_STEPS = 2_000_000  # edges walked along in one workflow; of one so large the first nodes are told
 Ends = tuple[str, str]
 
 

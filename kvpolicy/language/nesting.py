@@ -76,6 +76,7 @@ class _Looking:
         self._lost = lost
         self._meant: dict[Key, dict[int, Key]] = {key: {} for key in self.known}  # by number of the node
         self._size: dict[Key, tuple[int, int]] = {}  # nodes when laid flat, workflows within one another
+        self._refused: set[Key] = set()  # too deep or too large: those around them are not told as well
 
     def all(self) -> None:
         for key, workflow in self.known.items():
@@ -93,7 +94,7 @@ class _Looking:
                 self.faults.append(self._unknown(node, place, key))
         elif self.known[found].nodes:
             self._meant[key][number] = found
-        else:
+        elif not self._lost:
             message = f"the workflow '{found[1]}' declares no nodes, so it cannot stand in another"
             self.faults.append(codes.UNKNOWN_NAME.at(place, message, fix="declare them there: `agent NAME`"))
 
@@ -140,8 +141,9 @@ class _Looking:
             inner = self._meant[key].get(number)
             more, within = (1, 0) if inner is None else self._size[inner]
             fault = self._too_large(workflow, node, size + more, within + 1) if inner is not None else None
-            if fault is not None:
-                self.faults.append(fault)
+            if fault is not None or inner in self._refused:
+                self.faults += [] if fault is None else [fault]
+                self._refused.add(key)
                 break
             size, deep = size + more, max(deep, within + (inner is not None))
             nodes[number] = node if inner is None else replace(node, nested=self.done[inner])

@@ -1,0 +1,258 @@
+"""What a `workflow` block says beside nodes, edges and loops: probabilities, counts and bounds of ways, sub-agents,
+workflows that stand in it; and what it says wrong, each time one message with its place and its mend.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kvpolicy.faults import InputFault, PolicyFault
+from kvpolicy.language import syntax
+from kvpolicy.language.check import examine
+from kvpolicy.language.format import format_text
+from kvpolicy.language.load import load, load_text
+from kvpolicy.language.nesting import DEEPEST, MOST_NODES, nest, outermost
+from kvpolicy.language.parse import parse
+from kvpolicy.policy.compile import compile as compile_policy
+from kvpolicy.workflow.graph import Graph
+from tests.language.language_texts import faults_of
+
+RESEARCH = "workflow research { agent search, read  search -> read }\n"
+RULE = "turn { priority: 40 }\n"
+
+
+def flow(inside: str) -> str:
+    """A workflow beside which `research` stands; its lines begin in the second one of the text."""
+    return f"workflow w {{\n{inside}\n}}\n{RESEARCH}{RULE}"
+
+
+def told(inside: str) -> list[tuple[str, int, int, str, str | None]]:
+    return [(d.code, d.place.line, d.place.column, d.message, d.fix) for d in faults_of(flow(inside))]
+
+
+def test_all_that_is_said_of_an_edge() -> None:
+    text = 'a -> b * n 30% at most 2 -> c 0.25 -> d * "as many" -> e at most 4\nloop c -> a * 3 12.5 % at most 9'
+    file = parse(f"workflow w {{ agent a, b, c, d, e\n{text} }}", "w.kvp").file
+    assert file is not None
+    said = [
+        (e.source, e.target, e.times, e.probability.text if e.probability else None, e.at_most, e.is_loop)
+        for e in file.workflows[0].edges
+    ]
+    assert said == [
+        ("a", "b", "n", "30%", 2, False),
+        ("b", "c", None, "0.25", None, False),
+        ("c", "d", "as many", None, None, False),
+        ("d", "e", None, None, 4, False),
+        ("c", "a", "3", "12.5 %", 9, True),
+    ]
+
+
+def test_nodes_that_are_called_and_nodes_that_are_workflows() -> None:
+    text = 'agent writer, checker of writer\nworkflow research, "our lib".deep as "the first" of writer\n'
+    text += "barrier j of checker"
+    file = parse(f"workflow w {{ {text} }}", "w.kvp").file
+    assert file is not None
+    nodes = [(n.role, n.name, n.path, n.parent) for n in file.workflows[0].nodes]
+    assert nodes == [
+        ("agent", "writer", (), None),
+        ("agent", "checker", (), "writer"),
+        ("workflow", "research", ("research",), None),
+        ("workflow", "the first", ("our lib", "deep"), "writer"),
+        ("barrier", "j", (), "checker"),
+    ]
+    places = [file.text.split("\n")[n.place.line - 1][n.place.column - 1 :] for n in file.workflows[0].nodes]
+    assert [place[:6] for place in places] == ["writer", "checke", "resear", '"the f', "j of c"]
+
+
+def test_no_word_is_reserved_for_it() -> None:
+    """Texts of before stay what they were, whatever their nodes are called."""
+    names = ("calls", "after", "all", "nested", "part", "probability", "within", "agent")
+    chains = "\n".join(f"{a} -> {b} * {b}" for a, b in pairwise(names))
+    text = f"workflow w {{ agent {', '.join(names)}\n{chains}\nloop calls -> agent at most 3 }}\n{RULE}"
+    result = parse(text, "w.kvp")
+    assert result.diagnostics == ()
+    assert result.file is not None
+    assert [node.name for node in result.file.workflows[0].nodes] == list(names)
+    assert len(result.file.workflows[0].edges) == len(names)
+
+
+def test_the_layout() -> None:
+    text = (
+        "workflow w {agent a,checker   of a # why\n workflow lib . research   as first,research of a\n"
+        'a->checker*n   30 %  at   most 2->b 0.5\nloop b->a*"x y"12.5%  at most 3}turn{priority:4}'
+    )
+    assert format_text(text, "w.kvp").text == (
+        "workflow w {\n"
+        "  agent a, checker of a  # why\n"
+        "  workflow lib.research as first, research of a\n"
+        "  a -> checker * n 30% at most 2 -> b 0.5\n"
+        '  loop b -> a * "x y" 12.5% at most 3\n'
+        "}\n\nturn { priority: 4 }\n"
+    )
+
+
+FAULTS = {
+    # what is wrong with a probability
+    "agent a, b\na -> b 30": ("KVP105", 3, 8, "100% at most, and this is 30", "write `30%`"),
+    "agent a, b\na -> b 130%": ("KVP105", 3, 8, "100% at most", "to 100%"),
+    "agent a, b\na -> b 0%": ("KVP105", 3, 8, "never taken", "remove it"),
+    "agent a, b\nloop a -> b 0.0 at most 3": ("KVP105", 3, 13, "never taken", "remove it"),
+    "agent a, b\na -> b 30s": ("KVP102", 3, 8, "is a share, and 30s is none", "`30%` or `0.3`"),
+    "agent a, b\na -> b 3k": ("KVP102", 3, 8, "is a share, and 3k is none", "`30%` or `0.3`"),
+    "agent a, b\na -> b 30pc": ("KVP102", 3, 8, "'pc' is not a unit", "write 30%"),
+    "agent a, b\na -> b 30 percent": ("KVP102", 3, 8, "'percent' is not a unit", "write 30%"),
+    "agent a, b, c\na -> b 70%\na -> c 40%": ("KVP105", 4, 8, "out of 'a' add up to 110%", "100% at most together"),
+    "agent a, b, c\na -> b -> c 0.9\nloop b -> a 0.2 at most 2": ("KVP105", 4, 13, "out of 'b' add up to 110%", "100%"),
+    "agent a, b, c\nbarrier j\na -> b 70% -> j\na -> c 30% -> j": ("KVP105", 5, 8, "'b' and 'c' together", "for both"),
+    "agent a, b\na -> b 70%\nloop a -> b 60% at most 2": ("KVP107", 4, 13, "two probabilities", "keep one"),
+    # workflows that stand in it
+    "agent a\nworkflow reserch\na -> reserch": ("KVP101", 3, 10, "no workflow 'reserch'", "did you mean `research`?"),
+    "agent a\nworkflow zzz as b\na -> b": ("KVP101", 3, 10, "no workflow 'zzz'", "`workflow zzz { … }` beside"),
+    "agent a\nworkflow w as again\na -> again": ("KVP112", 3, 10, "within itself: w → w", "`loop`"),
+    "agent a\nworkflow research, research": ("KVP107", 3, 20, "'research' is declared twice", "research as NAME"),
+    "agent research\nworkflow research": ("KVP107", 3, 10, "'research' is declared twice", "research as NAME"),
+    'agent "research/read"\nworkflow research': ("KVP107", 2, 7, "'research/read' is declared twice", "another name"),
+    # sub-agents
+    "agent a, b of aa\na -> a at most 1": ("KVP101", 2, 15, "no node 'aa'", "did you mean `a`?"),
+    "agent a, b of b": ("KVP101", 2, 15, "'b' cannot be a sub-agent of itself", "`loop`"),
+    "agent a, b of a\na -> b": ("KVP107", 3, 1, "'a' calls 'b'", "` of a`"),
+    # bounds
+    "agent a, b\na -> b at most 0": ("KVP105", 3, 1, "a way that is taken 0 times", "`at most 1`"),
+    "agent a, b\na -> b at most 9999999999": ("KVP105", 3, 16, "that many times", None),
+    # written as elsewhere
+    "agent a, b\na -> b [30%]": ("KVP100", 3, 8, "how likely a way is", "write `-> b 30%`"),
+    "agent a, b\na -> b (0.3)": ("KVP100", 3, 8, "how likely a way is", "write `-> b 0.3`"),
+    "agent a, b\na -> b: 30%": ("KVP100", 3, 7, "how likely a way is", "write `-> b 30%`"),
+    "agent a, b\na -> b p = 0.3": ("KVP100", 3, 10, "how likely a way is", "write `-> b 0.3`"),
+    "agent a, b\na -> b when 30%": ("KVP100", 3, 8, "how likely a way is", "write `-> b 30%`"),
+    "agent a, b\na -> b at 30%": ("KVP100", 3, 11, "how likely a way is", "write `-> b 30%`"),
+    "agent a, b\na -30%-> b": ("KVP100", 3, 3, "how likely a way is", "write `-> NODE 30%`"),
+    "agent a, b\na -> b 30% * n": ("KVP100", 3, 12, "in this order", "`-> NODE * n 30% at most 3`"),
+    "agent a, b\nloop a -> b at most 3 30%": ("KVP100", 3, 23, "in this order", "`-> NODE * n 30% at most 3`"),
+    "agent a, b\nloop a -> b at most 30%": ("KVP100", 3, 23, "is a whole number", "`at most 30`"),
+    "agent a, b\nloop a -> b max 3": ("KVP100", 3, 13, "'max' bounds no way", "write `at most 3`"),
+    "agent a, b\na calls b": ("KVP100", 3, 3, "declared with the node that calls it", "write `agent b of a` instead"),
+    "agent a\n  workflow sub {\n agent x }\n  a -> sub": (
+        "KVP100",
+        3,
+        3,
+        "cannot stand within another",
+        "beside this one",
+    ),
+}
+
+
+@pytest.mark.parametrize("inside", FAULTS, ids=lambda inside: inside.replace("\n", " / "))
+def test_one_message_at_its_place_with_its_mend(inside: str) -> None:
+    code, line, column, message, fix = FAULTS[inside]
+    (one,) = told(inside)
+    assert one[:3] == (code, line, column), one
+    assert message in one[3]
+    assert (fix is None and one[4] is None) or (fix is not None and one[4] is not None and fix in one[4]), one[4]
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "agent a, b, c\na -> b 70%\na -> c 30%",
+        "agent a, b, c\na -> b 1\na -> c",
+        "agent a, b, c\nbarrier j\na -> b 100% -> j\na -> c 100% -> j",  # taken together, so no choice
+        "agent a, b, c, d\nbarrier j\na -> b 60% -> j\na -> c 60% -> j\na -> d 40%",
+        "agent a, b\na -> b 70%\nloop a -> b 0.7 at most 2",
+        "agent a, b, c\na -> b 33.3%\na -> c 66.7%",
+        "agent a, b\nworkflow research, research as again of a\na -> research -> b",
+        'agent a, "other/read"\nworkflow research\na -> research',
+    ],
+)
+def test_what_is_sound(inside: str) -> None:
+    assert told(inside) == []
+
+
+def test_several_faults_are_told_at_once() -> None:
+    inside = "agent a,, b\nworkflow zzz\nagent c of q\na -> c 30s\nloop c -> c max 3"
+    assert [(code, line) for code, line, *_ in told(inside)] == [
+        ("KVP100", 2),
+        ("KVP101", 3),
+        ("KVP101", 4),
+        ("KVP102", 5),
+        ("KVP100", 6),
+    ]
+
+
+def test_a_missing_brace_is_missing_where_it_was() -> None:
+    (one,) = faults_of(f"workflow w {{\n  agent a\n  workflow research\n  a -> research\n{RESEARCH}{RULE}")
+    assert (one.code, one.place.line, one.place.column) == ("KVP100", 1, 12)
+    assert one.fix == "write `}` before `workflow`"
+
+
+def test_a_circle_is_told_once_with_its_way() -> None:
+    text = "".join(f"workflow {a} {{ agent x  workflow {b}  x -> {b} }}\n" for a, b in ("ab", "bc", "cb"))
+    (one,) = faults_of(text + RULE)
+    assert one.code == "KVP112"
+    assert "'b' stands within itself: b → c → b" in one.message
+    with pytest.raises(PolicyFault, match="within itself"):
+        files = load_text(text + RULE).files
+        assert files is not None
+        compile_policy(files)
+
+
+def test_what_stands_deep_or_is_large_is_refused() -> None:
+    """Without end where a lookup recursed, or each workflow was laid out for every place that it stands in."""
+    deep = [f"workflow w{i} {{ workflow w{i + 1} }}" for i in range(2000)]
+    (one,) = [d for d in faults_of("\n".join([*deep, "workflow w2000 { agent x }", RULE])) if d.code != "KVP214"]
+    assert f"more than {DEEPEST} deep" in one.message
+    double = [f"workflow w{i} {{ workflow w{i + 1} as a, w{i + 1} as b }}" for i in range(15)]
+    (one,) = faults_of("\n".join([*double, "workflow w15 { agent x }", RULE]))
+    assert f"'w1' has more than {MOST_NODES:,} nodes" in one.message
+
+def test_a_large_workflow_with_probabilities() -> None:
+    many = ", ".join(f"n{i}" for i in range(2000))
+    ways = "\n".join(f"n{i} -> n{(7 * i + k) % 2000} 30% at most 2" for i in range(2000) for k in range(1, 4))
+    assert faults_of(f"workflow w {{ agent {many}\nbarrier j\nn1 -> j 10%\n{ways} }}\n{RULE}") == ()
+    (one,) = faults_of(f"workflow w {{ agent {many}\nbarrier j\nn1 -> j 20%\n{ways} }}\n{RULE}")
+    assert "out of 'n1' add up to 110%" in one.message
+
+
+def test_as_deep_as_may_be() -> None:
+    text = "\n".join(f"workflow w{i} {{ agent x  workflow w{i + 1}  x -> w{i + 1} }}" for i in range(DEEPEST))
+    loaded = load_text(f"{text}\nworkflow w{DEEPEST} {{ agent x }}\n{RULE}")
+    assert examine(loaded) == ()
+    assert loaded.files is not None
+    (whole,) = outermost(nest(loaded.files).workflows)
+    graph = Graph.build(whole)
+    assert len(graph.names) == DEEPEST + 1
+    assert graph.check() == ()
+
+
+def test_a_workflow_of_a_used_policy_stands_behind_its_name(tmp_path: Path) -> None:
+    (tmp_path / "lib.kvp").write_text("policy lib\n" + RESEARCH + "workflow deeper { workflow research }\n" + RULE)
+    file = tmp_path / "main.kvp"
+    file.write_text(
+        'use "lib.kvp" as lib\nworkflow research { agent other }\n'
+        "workflow w { workflow lib.deeper, research\n lib_less -> research }\n".replace("lib_less", "deeper")
+    )
+    loaded = load([file])
+    assert examine(loaded) == ()
+    assert loaded.files is not None
+    policy = compile_policy(loaded.files)
+    (whole,) = outermost(policy.workflows)
+    assert [*Graph.build(whole).names] == ["deeper/research/search", "deeper/research/read", "research/other"]
+    file.write_text('use "lib.kvp" as lib\nworkflow w { workflow deeper }\n')
+    (one,) = examine(load([file]))
+    assert (one.code, one.fix) == ("KVP101", "did you mean `lib.deeper`?")
+
+
+def test_a_name_that_was_passed_over_is_not_called_unknown() -> None:
+    (one,) = faults_of("workflow w { workflow research }\nworkflow research { agent ,\n}\n" + RULE)
+    assert one.code == "KVP100"
+
+
+def test_a_block_alone_that_needs_another_is_no_graph() -> None:
+    file = parse("workflow w { workflow research }", "w.kvp").file
+    assert file is not None
+    assert isinstance(file.workflows[0], syntax.Workflow)
+    with pytest.raises(InputFault, match="'research', which stands in 'w', is not known"):
+        Graph.build(file.workflows[0])
