@@ -23,7 +23,6 @@ from kvpolicy.service.policies import Policies, Version
 from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.store.learned import KIND as LEARNED
 from kvpolicy.store.learned import take_up
-from kvpolicy.workflow import keep
 from kvpolicy.workflow.learned import Learned
 
 READ = "policy_read"
@@ -132,7 +131,7 @@ class LastingTimes:
     async def keep(self) -> None:
         """Write what is known now."""
         for tenant in self._learned.tenants():
-            body = keep.export(self._learned, tenant)
+            body = self._learned.export(tenant)
             await self._store.keep(LEARNED, tenant, self._source, body)
 
     async def run(self, tenants: Callable[[], tuple[str, ...]]) -> None:

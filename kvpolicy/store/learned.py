@@ -8,12 +8,14 @@ count everything as often as there are replicas. The one that has learned from m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kvpolicy.faults import InputFault
 from kvpolicy.store.contract import Store
 from kvpolicy.workflow import keep
+from kvpolicy.workflow.classes import Classes
+from kvpolicy.workflow.hold import Memoryfulness
 from kvpolicy.workflow.learned import Learned
+from kvpolicy.workflow.learned_times import LearnedTimes
 
 KIND = "learned"
 
@@ -24,30 +26,26 @@ def keep_learned(store: Store, learned: Learned, source: str, tenants: Iterable[
     documents are where they outlive the process."""
     lasting = 0
     for tenant in learned.tenants() if tenants is None else tenants:
-        lasting += store.keep(KIND, tenant, source, keep.export(learned, tenant))
+        lasting += store.keep(KIND, tenant, source, learned.export(tenant))
     return lasting
 
 
 def take_up(store: Store, learned: Learned, tenant: str) -> bool:
     """Begin where others, or this replica before its restart, left off: take the tenant's best document if it knows
     more than is known here. What does not fit is passed over. Returns whether one was taken."""
-    best: tuple[float, Any] | None = None
+    best: tuple[LearnedTimes, Memoryfulness, Classes] | None = None
     for document in store.kept(KIND, tenant):
         try:
-            weight = _weight(keep.times_of(document.body, learned.half_life))
-            keep.classes_of(document.body)
+            found = keep.read(document.body, learned.half_life)
         except InputFault:
             continue  # of another version, or not written by us
-        if best is None or weight > best[0]:
-            best = (weight, document.body)
-    if best is None or best[0] <= _weight(learned.known(tenant)[0]):
+        if best is None or _weight(found[0]) > _weight(best[0]):
+            best = found
+    if best is None or _weight(best[0]) <= _weight(learned.known(tenant)[0]):
         return False
-    try:
-        keep.load(learned, best[1], tenant)
-    except InputFault:
-        return False
+    learned.replace(tenant, *best)
     return True
 
 
-def _weight(times: Any) -> float:
-    return float(times.tools.weight + times.human.weight + times.step.weight)
+def _weight(times: LearnedTimes) -> float:
+    return times.tools.weight + times.human.weight + times.step.weight

@@ -1,10 +1,11 @@
-"""Learned times as a plain document, so that they survive a restart: export and load.
+"""Learned times as a plain document, so that they survive a restart: written and read.
 
 A document is JSON, one a tenant: for every tool and node, for all tools, all steps and humans, the durations by the way
 they ended (exact ones as pairs of seconds and weight, sketched ones by the number of their bin), for the classes of
 pauses their returns and seconds at risk, for sessions the sums that tell of their length. Loading what was exported
 gives the same answers, but for pauses that were open: those belong to owners, not to what was learned. What is read is
-checked; one of another version, or one that does not fit, is refused as a whole.
+checked; one of another version, or one that does not fit, is refused as a whole. Called by `learned`, and by the
+package `store` for what others have kept.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from kvpolicy.workflow.events import LATEST_S
 from kvpolicy.workflow.hazard import FADES_AT as PAUSES_FADE_AT
 from kvpolicy.workflow.hazard import STEPS, Hazard
 from kvpolicy.workflow.hold import Memoryfulness
-from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.learned_times import MOST_NAMES, LearnedTimes
 from kvpolicy.workflow.sample import LEAST, Sample
 from kvpolicy.workflow.shown import shown
@@ -35,9 +35,8 @@ _MOST_CLASSES = 1 << 14  # rows; coarse classes are 1,732 at most
 _LONGEST_S, _MOST_AT_RISK_S, _MOST_TOLD, _MOST_SUM = 2.0 * LATEST_S, 1e15, 1 << 53, 1e60
 
 
-def export(learned: Learned, tenant: str) -> dict[str, Any]:
-    """What was learned of one tenant; of one of whom nothing is known, what it would begin with."""
-    times, memory, classes = learned.known(tenant)
+def write(tenant: str, times: LearnedTimes, memory: Memoryfulness, classes: Classes) -> dict[str, Any]:
+    """The document of one tenant."""
     return {
         "version": VERSION,
         "tenant": tenant,
@@ -48,18 +47,14 @@ def export(learned: Learned, tenant: str) -> dict[str, Any]:
     }
 
 
-def load(learned: Learned, document: Mapping[str, Any], tenant: str | None = None) -> None:
-    """Take a document in place of what was learned of its tenant (or of `tenant`). Raises InputFault, changing
-    nothing, for one that does not fit."""
-    name = document.get("tenant") if tenant is None and isinstance(document, Mapping) else tenant
-    if not isinstance(name, str):
-        raise InputFault("learned times without a tenant")
-    times = times_of(document, learned.half_life)
+def read(document: Mapping[str, Any], half_life: float = HALF_LIFE_S) -> tuple[LearnedTimes, Memoryfulness, Classes]:
+    """What a document says was learned. Raises InputFault for one that does not fit."""
+    times = times_of(document, half_life)
     sums = document.get("sessions")
     if not isinstance(sums, list) or len(sums) != len(Memoryfulness().state()):
         raise InputFault("learned times: sessions are no list of six sums")
     memory = Memoryfulness.of([_number(value, "sessions", most=_MOST_SUM) for value in sums])
-    learned.replace(name, times, memory, classes_of(document))
+    return times, memory, classes_of(document)
 
 
 def times_of(document: Mapping[str, Any], half_life: float = HALF_LIFE_S) -> LearnedTimes:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner
+from kvpolicy.workflow import keep
 from kvpolicy.workflow.classes import Classes
 from kvpolicy.workflow.durations import ENDED, HALF_LIFE_S, RETURNED, UNKNOWN
 from kvpolicy.workflow.hold import Memoryfulness
@@ -44,8 +46,6 @@ class Learned:
         """Tenants of whom nothing is known yet begin with this document of one tenant from now on; None: with nothing.
         Raises InputFault, changing nothing, for one that does not fit."""
         if prior is not None:
-            from kvpolicy.workflow import keep
-
             keep.times_of(prior)
             keep.classes_of(prior)
         self._prior = prior
@@ -91,30 +91,26 @@ class Learned:
             self.times(tenant).go_on_with(before)
 
     def export(self, tenant: str) -> dict[str, Any]:
-        """What was learned of one tenant, as a JSON document; see `keep`."""
-        from kvpolicy.workflow import keep  # it imports this module
-
-        return keep.export(self, tenant)
+        """What was learned of one tenant, as a JSON document (see `keep`); of one of whom nothing is known, what it
+        would begin with."""
+        return keep.write(tenant, *self.known(tenant))
 
     def load(self, document: Mapping[str, Any], tenant: str | None = None) -> None:
         """Take a document in place of what was learned of its tenant (or of `tenant`); see `keep`. Raises InputFault,
         changing nothing, for one that does not fit."""
-        from kvpolicy.workflow import keep
-
-        keep.load(self, document, tenant)
+        name = document.get("tenant") if tenant is None and isinstance(document, Mapping) else tenant
+        if not isinstance(name, str):
+            raise InputFault("learned times without a tenant")
+        self.replace(name, *keep.read(document, self.half_life))
 
     def _fresh_times(self) -> LearnedTimes:
         if self._prior is None:
             return LearnedTimes(self.half_life)
-        from kvpolicy.workflow import keep
-
         return keep.times_of(self._prior, self.half_life)
 
     def _fresh_classes(self) -> Classes:
         if self._prior is None:
             return Classes()
-        from kvpolicy.workflow import keep
-
         return keep.classes_of(self._prior)
 
     # --- what happens ---------------------------------------------------------------------------------------

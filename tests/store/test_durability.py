@@ -19,7 +19,6 @@ from kvpolicy.request import Owner
 from kvpolicy.store.learned import keep_learned, take_up
 from kvpolicy.store.memory import MemoryStore
 from kvpolicy.store.shelf import Shelf
-from kvpolicy.workflow import keep
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.state import RunState
@@ -54,7 +53,7 @@ def test_a_restart_of_the_service_with_files(tmp_path: Path) -> None:
     assert back.version is not None and (back.version.files, back.version.serial) == ({"a": "1"}, 3)
     learned = Learned()
     assert take_up(second, learned, "t")
-    assert keep.export(learned, "t") == keep.export(taught().learned, "t")
+    assert learned.export("t") == taught().learned.export("t")
     assert not take_up(second, learned, "t")  # no more is known than it knows
 
 
@@ -64,9 +63,10 @@ def test_the_best_document_is_taken_and_what_does_not_fit_is_passed_over() -> No
     keep_learned(store, taught(2).learned, "young")
     store.keep("learned", "t", "other version", {"version": 99})
     store.keep("learned", "t", "nonsense", {"version": 2, "tool": 5})
+    store.keep("learned", "t", "damaged", {**taught(20).learned.export("t"), "sessions": None})
     learned = Learned()
     assert take_up(store, learned, "t")
-    assert keep.export(learned, "t") == keep.export(taught(9).learned, "t")
+    assert learned.export("t") == taught(9).learned.export("t")
     assert not take_up(store, Learned(), "u")
 
 
@@ -199,7 +199,7 @@ def test_a_restart_of_the_service_over_redis(own_server: Server, open_store: Ope
     assert second.salt("t") == salt
     learned = Learned()
     assert take_up(second, learned, "t")
-    assert keep.export(learned, "t") == keep.export(taught().learned, "t")
+    assert learned.export("t") == taught().learned.export("t")
 
 
 def test_a_restart_of_redis_with_persistence_while_no_replica_is_up(tmp_path: Path, open_store: Open) -> None:

@@ -14,7 +14,6 @@ from kvpolicy.request import Owner, Request
 from kvpolicy.store.redis import RedisStore
 from kvpolicy.store.replica import Replica, answer_record, event_record, request_record
 from kvpolicy.store.settings import Settings
-from kvpolicy.workflow import keep
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.state import RunState
 
@@ -31,7 +30,7 @@ def digest(state: RunState) -> dict[str, Any]:
         subject = Subject("turn", {"tokens": 100}, owner)
         openings = [repr(state.opening(pattern, subject)) for pattern in PATTERNS]
         rows.append([repr(owner), state.phase(owner), state.idle_since(owner), *openings])
-    learned = [keep.export(state.learned, tenant) for tenant in ("t", "u")]
+    learned = [state.learned.export(tenant) for tenant in ("t", "u")]
     return {
         "rows": len(rows),
         "of": sha256(json.dumps([rows, learned], sort_keys=True).encode()).hexdigest(),

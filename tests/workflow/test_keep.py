@@ -16,10 +16,11 @@ from kvpolicy.policy.model import Subject
 from kvpolicy.request import Owner, Request
 from kvpolicy.workflow.durations import ENDED, FEW, RETURNED, UNKNOWN
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.keep import VERSION, export, load
+from kvpolicy.workflow.keep import VERSION
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.learned_times import HUMAN, STEP, TOOL, TOOLS
 from kvpolicy.workflow.state import RunState
+from tests.test_imports import imports, modules
 
 durations = st.lists(
     st.tuples(st.floats(0, 1e6), st.floats(0, 3e5), st.sampled_from((RETURNED, ENDED, UNKNOWN))), max_size=30
@@ -27,9 +28,9 @@ durations = st.lists(
 
 
 def there_and_back(learned: Learned, into: Learned, tenant: str = "t") -> dict[str, Any]:
-    document = export(learned, tenant)
-    load(into, json.loads(json.dumps(document)))
-    assert export(into, tenant) == document
+    document = learned.export(tenant)
+    into.load(json.loads(json.dumps(document)))
+    assert into.export(tenant) == document
     return document
 
 
@@ -93,7 +94,7 @@ def test_a_call_that_is_open_while_a_document_is_loaded_is_learned_from_when_it_
     request = Request("r", owner, 100, 16)
     state.arrive(request, 100.0)
     state.answer(request, 100.0, tool_calls=("grep",))
-    load(state.learned, export(state.learned, "t"))
+    state.learned.load(state.learned.export("t"))
     grep = state.learned.times("t").tool["grep"]
     assert grep.return_probability(0.0, 5.0, now=110.0) < 1.0  # it waits for ten seconds already
     count = grep.count
@@ -106,7 +107,7 @@ def document() -> dict[str, Any]:
     learned = Learned()
     learned.times("t").called("grep", 1.0)
     learned.pauses.classes("t").named(["tool_pause"], ("grep",)).waited(0.0, 3.0)
-    return export(learned, "t")
+    return learned.export("t")
 
 
 def row(**change: Any) -> dict[str, Any]:
@@ -184,11 +185,11 @@ def sketches(bins: dict[str, float]) -> dict[str, Any]:
 def test_one_that_does_not_fit_changes_nothing(change: dict[str, Any]) -> None:
     learned = Learned()
     learned.times("t").called("grep", 7.0)
-    before = export(learned, "t")
+    before = learned.export("t")
     with pytest.raises(InputFault) as fault:
-        load(learned, {**document(), **change})
+        learned.load({**document(), **change})
     assert len(str(fault.value)) < 400
-    assert export(learned, "t") == before
+    assert learned.export("t") == before
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -202,7 +203,7 @@ def full() -> dict[str, Any]:
     state = run_state(5, 4.0)
     for number in range(FEW + 1):
         state.learned.times("t").human.add(float(number), float(number), (RETURNED, ENDED, UNKNOWN)[number % 3])
-    made: dict[str, Any] = json.loads(json.dumps(export(state.learned, "t")))
+    made: dict[str, Any] = json.loads(json.dumps(state.learned.export("t")))
     made["human"]["unknown"]["bins"] = dict(list(made["human"]["unknown"]["bins"].items())[:3])
     return made
 
@@ -235,7 +236,7 @@ def test_a_damaged_document_is_refused_or_can_be_reckoned_with(rows: list, as_ke
             pass  # what stood there is gone already, or no key
     learned = Learned()
     try:
-        load(learned, broken, "t")
+        learned.load(broken, "t")
     except InputFault:
         assert learned.tenants() == ()
         return
@@ -256,10 +257,10 @@ def test_a_damaged_document_is_refused_or_can_be_reckoned_with(rows: list, as_ke
 
 def test_an_export_makes_no_tenant() -> None:
     for learned in (Learned(), Learned(prior=document())):
-        fresh = export(learned, "nobody")
+        fresh = learned.export("nobody")
         assert learned.tenants() == ()
         learned.times("nobody"), learned.memoryfulness("nobody"), learned.pauses.classes("nobody")
-        assert export(learned, "nobody") == fresh
+        assert learned.export("nobody") == fresh
 
 
 def test_another_tenant_may_take_it_and_reset_forgets_one_tenant() -> None:
@@ -267,7 +268,7 @@ def test_another_tenant_may_take_it_and_reset_forgets_one_tenant() -> None:
     learned.load(document())
     learned.load(document(), "other")
     learned.reset("t")
-    assert export(learned, "t") == export(Learned(), "t")
+    assert learned.export("t") == Learned().export("t")
     assert learned.times("other").tools.sorted == [1.0]
     assert learned.tenants() == ("other", "t")
 
@@ -284,3 +285,9 @@ def test_a_new_tenant_begins_with_nothing_unless_a_prior_is_configured() -> None
     assert plain.times("new").remaining(STEP, None, 0.0) is None
     with pytest.raises(InputFault):
         Learned(prior={**document(), "version": 0})
+
+
+def test_a_document_is_read_and_written_without_those_who_keep_it() -> None:
+    """Whichever of the two is read first, the other is no riddle: imports in functions count as well."""
+    name = "kvpolicy.workflow.keep"
+    assert "kvpolicy.workflow.learned" not in set(imports(name, modules()[name]))
