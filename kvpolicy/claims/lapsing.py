@@ -69,7 +69,8 @@ def due(line: Line, ranks: Ranks, now: float, held: bool) -> float:
         mark = line.marks[place + skip]
         released = ranks.last_release(mark)
         if released is None:  # someone else's request holds it: its time has not begun
-            mark.notify = mark.notify or claim.ttl is not None
+            if claim.ttl is not None:
+                mark.notify = True
             end = min(claim.ends_at(inf), now + claim.max_age)
         else:
             end = claim.ends_at(released)

@@ -99,7 +99,7 @@ class Eviction:
         if counts is None:
             counts = parent.counts = {}
         for mark in marks:
-            mark.run = parent
+            mark.come_to(parent)
             if mark.strength is not None:
                 counts[mark.strength] = counts.get(mark.strength, 0) + 1
         if run.claimed is not None:
@@ -111,3 +111,8 @@ class Eviction:
             parent.marks = marks
         else:
             parent.marks |= marks
+        if parent.listened is None:
+            parent.listened = run.listened
+        elif run.listened is not None:
+            parent.listened |= run.listened
+        run.listened = None

@@ -49,13 +49,13 @@ class Marks(ABC):
             return mark
         if length < run.end:
             run = self._split(run, length - run.start)
-        mark.run = run
         self._put(mark, run, now)
         return mark
 
     @staticmethod
     def _put(mark: Mark, run: Run, now: float) -> None:
         """A mark stands at the end of a run from now on."""
+        mark.come_to(run)
         if run.marks is None:
             run.marks = {}
         run.marks[mark] = None
@@ -75,6 +75,7 @@ class Marks(ABC):
         run = mark.run
         if run is None:
             return
+        mark.notify = False
         mark.run = None
         assert run.marks is not None
         del run.marks[mark]

@@ -241,8 +241,7 @@ class Requests:
         assert self.listener is not None
         told = []
         while run.parent is not None and run.release == number and not run.refs:
-            if run.marks:
-                told += [mark for mark in run.marks if mark.notify]
+            told += run.told()
             run = run.parent
         for mark in told:
             self.listener.released(mark, now)

@@ -28,11 +28,11 @@ class Run:
 
     parent, children: the tree; a child is found by its first hash. below: how many children are in the same tier.
     refs: requests that hold it (those that end here or behind). release, released_at: number and time of the
-    release that left it unheld. marks: the claims that end here. counts: how many marks here and children have
-    which strength; claimed: the strongest of them, None without a claim. own: the rank it keeps when nothing
-    claims it. rank: the one that counts. before, before_at: the rank it had when the instant `before_at` began.
-    ready_at: when the last transfer of its blocks ends. standing: its place in the tier's order, None while it may not
-    leave.
+    release that left it unheld. marks: the claims that end here; listened: those of them that hear of its release.
+    counts: how many marks here and children have which strength; claimed: the strongest of them, None without a claim.
+    own: the rank it keeps when nothing claims it. rank: the one that counts. before, before_at: the rank it had when
+    the instant `before_at` began. ready_at: when the last transfer of its blocks ends. standing: its place in the
+    tier's order, None while it may not leave.
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Run:
         "counts",
         "hashes",
         "ids",
+        "listened",
         "marks",
         "own",
         "parent",
@@ -69,6 +70,7 @@ class Run:
         self.release = 0
         self.released_at = math.nan
         self.marks: dict[Mark, None] | None = None
+        self.listened: dict[Mark, None] | None = None
         self.counts: dict[int, int] | None = None
         self.claimed: int | None = None
         self.own = DEFAULT
@@ -82,6 +84,14 @@ class Run:
     def end(self) -> int:
         """Length in blocks of the prefix that ends with this run."""
         return self.start + len(self.hashes)
+
+    def told(self) -> list[Mark]:
+        """The marks here that hear of its release, in the order in which they came here. Their number is what it costs,
+        not that of all marks."""
+        listened = self.listened
+        if listened is None:
+            return []
+        return sorted(listened, key=lambda mark: mark.turn) if len(listened) > 1 else list(listened)
 
     def began(self, now: float) -> int:
         """The rank it had when the instant `now` began; the default once a request has used it in that instant."""

@@ -52,7 +52,8 @@ def step(line: Line, pool: Tiers, now: float, wanted_from: Callable[[Line, Claim
             at[length] = mark
             line.steps.append(mark)
         mark.ceiling = level
-        mark.notify = mark.notify or wishes.used
+        if wishes.used:
+            mark.notify = True
     for length, level in wishes.stairs:
         if level and length:
             pool.demote(at[length], words.TIERS[level], now)
