@@ -208,6 +208,7 @@ def test_what_stands_deep_or_is_large_is_refused() -> None:
     (one,) = faults_of("\n".join([*double, "workflow w15 { agent x }", RULE]))
     assert f"'w1' has more than {MOST_NODES:,} nodes" in one.message
 
+
 def test_a_large_workflow_with_probabilities() -> None:
     many = ", ".join(f"n{i}" for i in range(2000))
     ways = "\n".join(f"n{i} -> n{(7 * i + k) % 2000} 30% at most 2" for i in range(2000) for k in range(1, 4))

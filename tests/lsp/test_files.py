@@ -33,6 +33,21 @@ def test_definition_and_uses_across_files(server: Client) -> None:
     assert base["range"]["start"] == {"line": 1, "character": 0}
 
 
+def test_a_workflow_is_found_from_where_it_stands_in_another(server: Client) -> None:
+    (server.folder / "lib.kvp").write_text("policy lib\nworkflow inner { agent x }\nturn { priority: 40 }\n")
+    text = 'use "lib.kvp" as lib\nworkflow w {\n  agent a, b of a\n  workflow lib.inner as step\n  a -> step\n}\n'
+    (server.folder / "w.kvp").write_text(text)
+    assert server.open("w.kvp") == []
+    (block,) = server.request("textDocument/definition", server.at("w.kvp", 3, 16))
+    assert block["uri"] == server.uri("lib.kvp") and block["range"]["start"] == {"line": 1, "character": 9}
+    (node,) = server.request("textDocument/definition", server.at("w.kvp", 4, 8))
+    assert node["range"]["start"] == {"line": 3, "character": 24}
+    (caller,) = server.request("textDocument/definition", server.at("w.kvp", 2, 16))
+    assert caller["range"]["start"] == {"line": 2, "character": 8}
+    asked = {**server.at("w.kvp", 3, 16), "context": {"includeDeclaration": True}}
+    assert len(server.request("textDocument/references", asked)) == 2
+
+
 def test_what_is_edited_in_one_is_seen_in_the_other(server: Client) -> None:
     (server.folder / "b.kvp").write_text(_B, encoding="utf-8")
     assert server.open("a.kvp", _A) == []

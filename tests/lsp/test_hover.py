@@ -111,6 +111,24 @@ def test_names_say_what_they_are(tmp_path: Path) -> None:
     assert "is followed by `b`" in _said(text, "a] {", tmp_path)
 
 
+def test_nodes_of_a_workflow_say_what_is_stated_of_them(tmp_path: Path) -> None:
+    text = (
+        "workflow w { agent a, helper of a\n workflow inner as step\n a -> step 30% -> a at most 2 }\n"
+        "workflow inner { agent x, y  x -> y }\nturn { priority: 40 }\n"
+    )
+    a = _said(text, "a -> step", tmp_path)
+    assert "an agent of the workflow `w`" in a and "calls `helper`" in a
+    assert "runs after `step`" in a and "is followed by `step` (30%)" in a
+    assert "is called by `a` while that runs" in _said(text, "helper", tmp_path)
+    step = _said(text, "step 30%", tmp_path)
+    assert "a node of the workflow `w`, which stands for the workflow `inner`" in step
+    assert "runs after `a` (30%)" in step
+    assert _said(text, "inner as", tmp_path) == "`inner`: a workflow"
+    assert "a workflow of its own" in _said(text, "workflow inner as", tmp_path)
+    assert "the agent that calls this one" in _said(text, "of a", tmp_path)
+    assert "0.3 of the whole" in _said(text, "30%", tmp_path)
+
+
 def test_a_packaged_policy_says_what_it_is_for() -> None:
     path = next(path for path in sound() if path.name == "coding_agent.kvp")
     view = Project().view(path)

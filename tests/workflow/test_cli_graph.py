@@ -80,6 +80,34 @@ def test_ranks_follow_the_steps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     }
 
 
+def test_workflows_in_a_workflow_and_what_is_stated_of_edges(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.kvp"
+    file.write_text(
+        "workflow report {\n  agent plan, write, check of write\n  workflow search\n  plan -> search 70% -> write\n"
+        "  plan -> write 30%\n  loop write -> plan * n 12.5% at most 2\n}\nworkflow search { agent find }\n"
+    )
+    assert main(["graph", str(file)]) == 0  # the outer one, as the other stands in it
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "workflow report"
+    assert "  write            1    35  agent  after search/find, plan (30%)" in lines
+    assert "  check            2    35  agent  called by write" in lines
+    assert "  search/find      1    35  agent  after plan (70%)" in lines
+    _, document = graph(capsys, str(file))
+    assert document["stated"] == [
+        {"from": "write", "to": "check", "calls": True},
+        {"from": "plan", "to": "search/find", "probability": 0.7},
+        {"from": "plan", "to": "write", "probability": 0.3},
+        {"from": "write", "to": "plan", "times": "n", "at_most": 2, "probability": 0.125, "loop": True},
+    ]
+    assert main(["graph", str(file), "--workflow", "search"]) == 0
+    assert capsys.readouterr().out.startswith("workflow search\n")
+    file.write_text("workflow report { workflow serch }\nworkflow search { agent find }\n")
+    assert main(["graph", str(file)]) == 1
+    assert "did you mean `search`?" in capsys.readouterr().err
+
+
 def test_a_loop_without_an_exit_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "loop.json"
     file.write_text(json.dumps({"nodes": ["a", "b"], "edges": [["a", "b"], ["b", "a"]]}))

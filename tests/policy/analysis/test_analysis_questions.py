@@ -160,6 +160,21 @@ def test_packaged_policies_have_no_fault(name: str) -> None:
             [],
         ),
         # workflows
+        (
+            "workflow v { workflow w as first  agent a  first -> a }\nworkflow w { agent b, c  b -> c }\n"
+            'turn[agent in {a, b, c}, node in {"first/b", first, a}] { priority: 50 }',
+            [],
+        ),
+        (
+            "workflow v { workflow w as first }\nworkflow w { agent b }\nturn[node = w] { priority: 50 }",
+            ["matches-nothing"],
+        ),
+        ("workflow w { agent a, b of a  a -> a at most 2 }\nturn { priority: 50 }", []),
+        ("workflow w { agent a, b of a  a -> a }\nturn { priority: 50 }", ["loop-without-exit"]),
+        (
+            "workflow v { workflow w  agent a  w -> a -> w }\nworkflow w { agent b }\nturn { priority: 50 }",
+            ["loop-without-exit"],
+        ),
         ("workflow w { agent a, b  a -> b -> a }\nturn { priority: 50 }", ["loop-without-exit"]),
         ("workflow w { agent a  loop a -> a }\nturn { priority: 50 }", ["loop-without-exit"]),
         ("workflow w { agent a, b, c  c -> a -> b  loop b -> a }\nturn { priority: 50 }", ["loop-without-exit"]),
