@@ -39,6 +39,7 @@ class Decisions(Deciding):
         exchange.sent[SALT_FIELD] = unique()
         said = merged(from_headers(exchange.headers), from_body(exchange.body))
         context = identified(said.context, exchange.headers, exchange.body)
+        context = self.holding.agents.placed(exchange.tenant.name, said.context, context)
         conversation = dialects.read(exchange.dialect, exchange.body, digest_key(self.secret, exchange.tenant.name))
         if conversation is None:
             self.counts["unread"] += 1

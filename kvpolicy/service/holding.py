@@ -19,6 +19,7 @@ from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
 from kvpolicy.request import Owner, Request
 from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.meaning.client_agents import ClientAgents
 from kvpolicy.service.meaning.sessions import Chain
 from kvpolicy.service.planning import Planning
 from kvpolicy.service.policies import ENFORCE
@@ -45,7 +46,8 @@ class Held:
 
 
 class Holding:
-    """send: a message to the engine at an address. counts: replans sent events faults."""
+    """send: a message to the engine at an address. counts: replans sent events faults. agents: at which nodes those
+    stand that clients name by ids."""
 
     def __init__(self, planning: Planning, send: Send) -> None:
         self._planning, self._state, self._send = planning, planning.state, send
@@ -55,6 +57,7 @@ class Holding:
         self._numbers = count()
         self._plans = 0  # that are held
         self.counts: Counter[str] = Counter()
+        self.agents = ClientAgents()
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -151,6 +154,7 @@ class Holding:
 
     def heard(self, event: Event, owners: Iterable[Owner]) -> None:
         """The same, where plans are read again later."""
+        self.agents.told(event)
         ends = ENDS.get(event.name)
         for owner in owners:
             if owner not in self._owners:
