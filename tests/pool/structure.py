@@ -42,6 +42,7 @@ def check_run(run: Run) -> None:
     assert all(strengths.count(strength) == count for strength, count in (run.counts or {}).items())
     assert run.rank == (min(run.own, run.parent.rank) if run.claimed is None else run.claimed)
     assert all(mark.run is run for mark in run.marks or ())
+    assert run.listened is None or (run.listened and run.listened.keys() <= (run.marks or {}).keys())
     if run.standing is not None:
         assert not run.refs and not run.below
         assert run.standing[:2] == (run.rank, run.release)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from kvpolicy.faults import InputFault
@@ -153,6 +155,43 @@ def test_mark_moves_up_and_is_told_when_it_is_empty() -> None:
     assert [pool.evict(2, 3.0), mark.length, silent.length] == [["c", "b"], 1, 1]
     pool.evict(1, 4.0)
     assert sorted(ears.heard[1:], key=str) == [("emptied", "anchor", 4.0), ("emptied", "m", 4.0)]
+    check_structure(pool)
+
+
+def test_a_release_looks_at_no_mark_that_does_not_hear_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: a head that a thousand claims end at."""
+    heard: list[object] = []
+    ears = SimpleNamespace(released=lambda mark, now: heard.append(mark.claim), emptied=lambda mark, now: None)
+    pool = Pool(4, listener=ears)
+    lease = pool.acquire(PROMPT, 0.0)
+    marks = [pool.mark(lease, 1 + number % 2, 50, number, 0.0) for number in range(1000)]
+    for number in (700, 300, 500):
+        marks[number].notify = True
+    pool.evict(4, 0.0)  # held: nothing leaves
+    looked, notify = [], Mark.notify
+    monkeypatch.setattr(Mark, "notify", property(lambda mark: looked.append(mark) or notify.fget(mark)))
+    pool.release(lease, 1.0)
+    assert heard == [300, 500, 700]  # in the order in which they came
+    assert len(looked) <= 3
+
+
+def test_a_mark_that_moves_up_still_hears() -> None:
+    heard: list[object] = []
+    ears = SimpleNamespace(released=lambda mark, now: heard.append(mark.claim), emptied=lambda mark, now: None)
+    pool = Pool(4, listener=ears)
+    served(pool, PROMPT, 0.0)
+    late, early = pool.mark(PROMPT, 1, 50, "first at the head", 0.0), pool.mark(PROMPT, 3, 50, "moved there", 0.0)
+    early.notify = late.notify = True
+    pool.evict(3, 1.0)
+    assert (late.length, early.length) == (1, 1)
+    lease = pool.acquire(PROMPT[:1], 2.0)
+    pool.release(lease, 2.0)
+    assert heard == ["first at the head", "moved there"]
+    pool.unmark(late, 3.0)
+    check_structure(pool)
+    early.notify = False
+    pool.release(pool.acquire(PROMPT[:1], 4.0), 4.0)
+    assert len(heard) == 2
     check_structure(pool)
 
 
