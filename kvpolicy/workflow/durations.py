@@ -61,10 +61,6 @@ class Series:
         elif sum(len(kept) for kept in self._kept.values() if isinstance(kept, Sample)) > FEW:
             self._kept = {way: _sketched(kept) for way, kept in self._kept.items()}
 
-    def add_never(self, seconds: float, at: float | None = None) -> None:
-        """A pause ended for good, without a return, after `seconds`."""
-        self.add(seconds, at, ENDED)
-
     def opened(self, at: float) -> None:
         """A pause began that is open."""
         insort(self._open, at)

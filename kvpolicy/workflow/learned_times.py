@@ -40,11 +40,6 @@ class LearnedTimes:
             series.closed(began)
             series.add(max(0.0, at - began), at, way)
 
-    def called(self, tool: str | None, seconds: float, at: float | None = None, way: str = RETURNED) -> None:
-        """A call of a tool, of which nobody said that it began, was over after `seconds`."""
-        for series in self._told(TOOL, tool):
-            series.add(seconds, at, way)
-
     def stepped(self, node: str | None, seconds: float, at: float | None = None) -> None:
         """A step, of which nobody said that it began, was over after `seconds`."""
         for series in self._told(STEP, node):

@@ -11,6 +11,7 @@ from kvpolicy.request import Owner, Request
 from kvpolicy.workflow.ahead import seconds_to_start
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.learned_times import TOOL
 from kvpolicy.workflow.position import Position
 from kvpolicy.workflow.state import RunState
 from tests.workflow.test_distance import graph, worlds
@@ -83,7 +84,7 @@ def state_of(document: dict) -> RunState:
     for _ in range(10):
         times.stepped("plan", 10.0, 0.0)
         times.stepped("search", 20.0, 0.0)
-        times.called("grep", 5.0, 0.0)
+        times.over(TOOL, "grep", -5.0, 0.0)
     return state
 
 

@@ -41,7 +41,7 @@ def test_what_is_exported_is_learned_again(tools: dict[str, list], human: list, 
     times = learned.times("t")
     for tool, rows in tools.items():
         for seconds, at, way in rows * times_over:
-            times.called(tool, seconds, at, way)
+            times.over(TOOL, tool, at - seconds, at, way)
     for seconds, at, way in human:
         times.human.add(seconds, at, way)
     there_and_back(learned, other)
@@ -105,7 +105,7 @@ def test_a_call_that_is_open_while_a_document_is_loaded_is_learned_from_when_it_
 
 def document() -> dict[str, Any]:
     learned = Learned()
-    learned.times("t").called("grep", 1.0)
+    learned.times("t").over(TOOL, "grep", 0.0, 1.0)
     learned.pauses.classes("t").named(["tool_pause"], ("grep",)).waited(0.0, 3.0)
     return learned.export("t")
 
@@ -184,7 +184,7 @@ def sketches(bins: dict[str, float]) -> dict[str, Any]:
 )
 def test_one_that_does_not_fit_changes_nothing(change: dict[str, Any]) -> None:
     learned = Learned()
-    learned.times("t").called("grep", 7.0)
+    learned.times("t").over(TOOL, "grep", 0.0, 7.0)
     before = learned.export("t")
     with pytest.raises(InputFault) as fault:
         learned.load({**document(), **change})
@@ -277,7 +277,7 @@ def test_a_new_tenant_begins_with_nothing_unless_a_prior_is_configured() -> None
     learned = Learned(prior=document())
     assert next(learned.times("new").of(TOOLS, iter(()))).sorted == [1.0]
     assert learned.pauses.classes("new").named(["tool_pause"], ("grep",)).at_risk[0] == 0.25
-    learned.times("new").called("grep", 9.0)
+    learned.times("new").over(TOOL, "grep", 0.0, 9.0)
     assert learned.times("newer").tools.sorted == [1.0]  # what a tenant adds stays with it
     plain = Learned()
     plain.load(document(), "old")

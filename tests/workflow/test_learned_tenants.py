@@ -14,7 +14,7 @@ from kvpolicy.request import Owner, Request
 from kvpolicy.workflow.classes import MOST_TOOLS, Classes
 from kvpolicy.workflow.durations import FEW
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.learned_times import MOST_NAMES
+from kvpolicy.workflow.learned_times import MOST_NAMES, TOOL
 from kvpolicy.workflow.state import RunState
 
 QUESTIONS: tuple[tuple[str, object], ...] = (
@@ -73,10 +73,10 @@ def test_answers_for_one_tenant_are_those_of_a_state_that_never_saw_another(rows
 
 def test_a_tenant_that_invents_tools_pushes_out_its_own_alone() -> None:
     state = RunState()
-    state.learned.times("a").called("grep", 1.0)
-    state.learned.times("b").called("grep", 1.0)
+    state.learned.times("a").over(TOOL, "grep", 0.0, 1.0)
+    state.learned.times("b").over(TOOL, "grep", 0.0, 1.0)
     for number in range(MOST_NAMES):
-        state.learned.times("b").called(f"invented{number}", 2.0)
+        state.learned.times("b").over(TOOL, f"invented{number}", 0.0, 2.0)
     assert "grep" in state.learned.times("a").tool
     assert "grep" not in state.learned.times("b").tool
     assert len(state.learned.times("b").tool) == MOST_NAMES

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from kvpolicy.policy.model import NEVER, EventPattern, Subject
 from kvpolicy.request import Owner, Request
-from kvpolicy.workflow.durations import Series
+from kvpolicy.workflow.durations import ENDED, Series
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.gauges import CostModel
 from kvpolicy.workflow.hold import DEFAULT_HOLD_S, Memoryfulness, best_hold
+from kvpolicy.workflow.learned_times import TOOL
 from kvpolicy.workflow.state import RunState
 
 OWNER = Owner("t", "s")
@@ -78,14 +79,14 @@ def test_nearest_rank(seconds: list[float], rank: int) -> None:
 
 def test_what_is_no_duration_is_ignored() -> None:
     made = series(1.0, -1.0, math.inf, math.nan)
-    made.add_never(math.nan)
+    made.add(math.nan, way=ENDED)
     assert (made.sorted, made.weight) == ([1.0], 1.0)
 
 
 def test_several_tools_at_once_give_the_longest_and_other_tools_do_not_count() -> None:
     state = learned("grep", 1.0, 2.0)
     for tool, seconds in (("run_tests", 100.0), ("deploy", 50.0)):
-        state.learned.times("t").called(tool, seconds)
+        state.learned.times("t").over(TOOL, tool, 0.0, seconds)
     call(state, 10_000.0, "grep", "run_tests", "unheard_of")
     assert state.read("p50", "tool.duration", TURN) == 100.0
     assert state.read("count", "tool.duration", TURN) == 1
@@ -124,7 +125,7 @@ def test_human_pauses_are_measured_by_arrivals_and_by_events() -> None:
 
 def test_the_chance_of_a_return_given_the_time_waited() -> None:
     made = series(1.0, 2.0, 3.0, 10.0)
-    made.add_never(100.0)
+    made.add(100.0, way=ENDED)
     assert made.return_probability(0.0) == 4 / 5
     assert made.return_probability(0.0, 2.0) == 2 / 5
     assert made.return_probability(3.0, 1.0) == 0.0

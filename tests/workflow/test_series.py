@@ -95,8 +95,8 @@ def test_a_pause_of_sixty_seconds_does_not_end_in_one() -> None:
     """Though the tool takes a second on average."""
     times = LearnedTimes()
     for _ in range(99):
-        times.called("build", 1.0)
-    times.called("build", 300.0)
+        times.over(TOOL, "build", 0.0, 1.0)
+    times.over(TOOL, "build", 0.0, 300.0)
     assert times.remaining(TOOL, "build", 0.0) == 1.0
     assert times.remaining(TOOL, "build", 60.0) == 240.0
     assert times.remaining(TOOL, "build", 600.0) == 3 * 600.0 + 12.0  # longer than any
