@@ -1,7 +1,8 @@
 """Learned times of one tenant: how long each tool takes, each node's steps, and humans.
 
-`learned` feeds it as calls, human pauses and steps begin and end; `signals` asks. What a tool or node does is known
-from its own durations; where it has none, those of all tools or all steps speak for it.
+`learned` feeds it as calls and human pauses begin and end, and as steps end; `signals` and `course` ask. What a tool or
+node does is known from its own durations; where it has none, those of all tools or all steps speak for it. Of calls and
+human pauses also those count that are open, lost sight of or over for good (`survival`); of steps those that ended.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ class LearnedTimes:
     # --- what happens -------------------------------------------------------------------------------------
 
     def began(self, kind: str, key: str | None, at: float) -> None:
-        """A pause or step began at `at`. kind: TOOL, HUMAN or STEP; key: the tool or the node."""
+        """A pause began at `at`. kind: TOOL or HUMAN (of steps only `stepped` is told); key: the tool."""
         for series in self._told(kind, key):
             series.opened(at)
 
     def over(self, kind: str, key: str | None, began: float, at: float, way: str = RETURNED) -> None:
-        """What began at `began` was over at `at`. way: of `durations.WAYS`."""
+        """A pause that began at `began` was over at `at`. way: of `durations.WAYS`."""
         for series in self._told(kind, key):
             series.closed(began)
             series.add(max(0.0, at - began), at, way)
 
     def stepped(self, node: str | None, seconds: float, at: float | None = None) -> None:
-        """A step, of which nobody said that it began, was over after `seconds`."""
+        """A step was over after `seconds`. Those that never end are not told of: none counts as open or lost."""
         for series in self._told(STEP, node):
             series.add(seconds, at)
 
@@ -81,7 +82,7 @@ class LearnedTimes:
     def remaining(self, kind: str, key: str | None, waited: float, now: float = 0.0) -> float | None:
         """How long a pause or step goes on that has lasted `waited` at `now` (seconds): the median among those that
         lasted longer. What has outlasted all that was seen goes on as recency says, three times as long again. None
-        where nothing is known. kind, key: as for `began`."""
+        where nothing is known. kind: TOOL, HUMAN or STEP; key: the tool or the node."""
         return self.best_known(kind, key).remaining(waited, now)
 
     def typical(self, kind: str, key: str | None) -> float | None:

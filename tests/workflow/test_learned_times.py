@@ -15,7 +15,7 @@ from kvpolicy.workflow.durations import ENDED, Series
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.gauges import CostModel
 from kvpolicy.workflow.hold import DEFAULT_HOLD_S, Memoryfulness, best_hold
-from kvpolicy.workflow.learned_times import TOOL
+from kvpolicy.workflow.learned_times import STEP, TOOL
 from kvpolicy.workflow.state import RunState
 
 OWNER = Owner("t", "s")
@@ -134,6 +134,24 @@ def test_the_chance_of_a_return_given_the_time_waited() -> None:
     assert made.return_probability(100.0) is None  # nothing is known of so long a pause
     assert made.remaining(2.0) == 1.0
     assert made.remaining(10.0) == 402.0  # all that lasted longer ended for good: by recency, from 100 s on
+
+
+def test_a_call_that_is_open_counts_as_far_as_it_was_seen_and_a_step_does_not() -> None:
+    state = RunState()
+    for number in range(3):
+        for name, at in (("start", 0.0), ("end", 1.0)):
+            told = {"tenant": "t", "run": f"r{number}", "session": "s", "node": "plan"}
+            state.observe(Event(10.0 * number + at, f"step_{name}", told))
+        call(state, 10.0 * number + 2.0, "grep")
+        state.observe(Event(10.0 * number + 3.0, "tool_result", {"tenant": "t", "session": "s"}))
+    times = state.learned.times("t")
+    assert [times.return_probability(kind, None, 0.0, 2.0, 40.0) for kind in (TOOL, STEP)] == [1.0, 1.0]
+    state.observe(Event(40.0, "step_start", {"tenant": "t", "run": "open", "session": "s", "node": "plan"}))
+    call(state, 40.0, "grep")
+    state.advance(100.0)
+    assert [times.return_probability(kind, None, 0.0, 2.0, 100.0) for kind in (TOOL, STEP)] == [0.75, 1.0]
+    state.forget(OWNER)  # lost sight of
+    assert [times.return_probability(kind, None, 0.0, 2.0, 100.0) for kind in (TOOL, STEP)] == [0.75, 1.0]
 
 
 def test_sessions_that_never_came_back_lower_the_chance() -> None:
