@@ -1,5 +1,4 @@
-"""Durations of one kind of pause or step: how long it took until a return, and, of pauses, what is seen of those without
-one.
+"""Durations of one kind of pause or step: how long it took until a return; of pauses, what was seen of those without.
 
 `learned_times` keeps one series a tool, a node, and for humans; `signals` reads it. The first 512 are kept exactly,
 more in a sketch of quantiles (`sketch`). What is old fades: with every half-life since the first duration, all that
