@@ -34,6 +34,21 @@ class HeldRuns:
         """The run of a key, silent or not."""
         return self.active.get(key) or self.silent.get(key)
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more is held than there is room for."""
+        return self.marks > MOST_MARKS
+
+    def hear(self, key: RunKey) -> Run | None:
+        """The run of a key, which from now on is active, and the one that was heard of last."""
+        run = self.active.pop(key, None) or self.silent.pop(key, None)
+        if run is not None:
+            self.active[key] = run
+            keys = self._shares[key[0]].keys
+            del keys[key]
+            keys[key] = None
+        return run
+
     def hold(self, key: RunKey, run: Run) -> None:
         """From now on this is the run of its key, and the one that was heard of last."""
         self.drop(key)
@@ -62,7 +77,7 @@ class HeldRuns:
     def crowded_out(self, latest: RunKey) -> Iterator[tuple[RunKey, Run]]:
         """Drop what there is no room for, all but the `latest`."""
         # INVARIANT: a tenant that holds less than another gives up nothing.
-        while self.marks > MOST_MARKS:
+        while self.is_crowded:
             most, first = 0, latest
             for share in self._shares.values():
                 longest = next(iter(share.keys))

@@ -209,11 +209,14 @@ class Runs:
 
     def _take(self, key: RunKey, at: float, owner: Owner | None) -> Run:
         """The run of a key, from now on the latest; others leave where there are too many."""
-        run = self.held.get(key) or Run(self._followed, at)
+        run = self.held.hear(key)
+        if run is None:
+            run = Run(self._followed, at)
+            self.held.hold(key, run)
         run.heard, run.owner = max(run.heard, at), owner or run.owner
-        self.held.hold(key, run)
-        for gone, left in self.held.crowded_out(key):
-            _count(gone, left)
+        if self.held.is_crowded:
+            for gone, left in self.held.crowded_out(key):
+                _count(gone, left)
         return run
 
     def _find(self, owner: Owner) -> Run | None:
