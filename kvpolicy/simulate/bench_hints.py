@@ -80,11 +80,9 @@ class _Scaled(Pauses):
         if life.pause is not None and before is None:
             self._open_since.append((1.0, life.pause))
 
-    def returned(self, life: Life, at: float) -> None:
-        """As if the pause had begun at another moment."""
-        if life.pause is not None:
-            life.pause.at = at - self._factor * max(0.0, at - life.pause.at)
-        super().returned(life, at)
+    def _remember(self, pause: Pause, age: float) -> float:
+        """So many times as long."""
+        return super()._remember(pause, self._factor * age)
 
     def advance(self, now: float) -> None:
         """At true ages of 1, 2, 4, … seconds, so many times the factor."""
@@ -111,11 +109,9 @@ class _Mistold(Pauses):
         super().__init__(fresh)
         self._wrong = wrong
 
-    def returned(self, life: Life, at: float) -> None:
-        """As if the pause had begun at another moment."""
-        if life.pause is not None:
-            life.pause.at = at - self._wrong(max(0.0, at - life.pause.at))
-        super().returned(life, at)
+    def _remember(self, pause: Pause, age: float) -> float:
+        """At another length."""
+        return super()._remember(pause, self._wrong(age))
 
     def advance(self, now: float) -> None:
         """Nothing is told of open pauses."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from kvpolicy.workflow.hazard import Hazard
+from kvpolicy.workflow.trust import Trust
 
 MOST_TOOLS = 1024  # classes told apart by tools
 
@@ -18,10 +19,11 @@ Names = tuple[Hashable, ...]
 class Classes:
     """Hazards by the names of their class. The first stands for all pauses of the tenant."""
 
-    __slots__ = ("_coarse", "_fine")
+    __slots__ = ("_coarse", "_fine", "trust")
 
     def __init__(self) -> None:
         self._coarse: dict[Names, Hazard] = {(): Hazard(None)}
+        self.trust = Trust()
         self._fine: dict[tuple[Names, Names], Hazard] = {}
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from kvpolicy.workflow.survival import RECENCY_AGE_S, RECENCY_RATE
@@ -137,7 +137,19 @@ class Hazard:
         return best
 
 
-def _best(rates: list[float], first: int) -> float:
+def foretold(rates: Sequence[float], age: float) -> float:
+    """Logarithm of the probability density of a return at just this age, by returns per second in each step."""
+    last = step_of(age)
+    passed: float = sum(rate * width for rate, width in zip(rates[:last], WIDTHS, strict=False))
+    return math.log(rates[last]) - passed - rates[last] * (age - EDGES[last])
+
+
+def recency_density(age: float) -> float:
+    """`Hazard.density` of recency alone."""
+    return _RECENCY_DENSITIES[step_of(age)]
+
+
+def _best(rates: Sequence[float], first: int) -> float:
     best = passed = spent = 0.0
     left = 1.0
     for k in range(first, STEPS):
@@ -158,3 +170,6 @@ _LEAST = 1e-3  # what is left of the chance, beyond which no step can be the bes
 def step_of(age: float) -> int:
     """The step of an age in seconds; the last one has no end."""
     return min(bisect_right(EDGES, age), STEPS) - 1
+
+
+_RECENCY_DENSITIES = tuple(_best(RECENCY, step) for step in range(STEPS))

@@ -7,6 +7,7 @@ requests it has made (1, below 5, more); which tools run, where they have names.
 all coarser ones. `state` tells of begin and end, `signals` reads the density of the pause an owner is in.
 
 A pause that is still open is evidence, too: it is told to its classes at ages of 1, 2, 4, … seconds, as time passes.
+Classes that foretell returns worse than recency alone would are believed less, and at last not at all (`trust`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from kvpolicy.workflow.classes import Classes
-from kvpolicy.workflow.hazard import EDGES, Hazard
+from kvpolicy.workflow.hazard import EDGES, Hazard, recency_density
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.pause import Pause
 from kvpolicy.workflow.phases import HUMAN_PAUSE, TOOL_PAUSE
@@ -62,12 +63,8 @@ class Pauses:
         pause = self._close(life)
         if pause is not None:
             age = max(0.0, at - pause.at)
-            each: Hazard | None = pause.hazard
-            while each is not None:
-                each.ended(age)
-                each = each.above
-            _tell(pause.hazard, pause.known, age)
-            life.previous_pause = age
+            self.classes(life.owner.tenant).trust.returned(pause.hazard, age)
+            life.previous_pause = self._remember(pause, age)
 
     def gone(self, life: Life, at: float | None = None) -> None:
         """The owner's life is over: no request will come, however long one waits. at: it was only lost sight of then,
@@ -92,9 +89,11 @@ class Pauses:
     def density(self, life: Life, now: float) -> float | None:
         """Of the owner's pause; None where it is in none, or no pause of its tenant has ended yet."""
         pause = life.pause
-        if pause is None or not self.classes(life.owner.tenant).everything.count:
+        classes = self.classes(life.owner.tenant)
+        if pause is None or not classes.everything.count:
             return None
-        return pause.hazard.density(max(0.0, now - pause.at))
+        age, share = max(0.0, now - pause.at), classes.trust.share
+        return share * pause.hazard.density(age) + (1.0 - share) * recency_density(age)
 
     def tenants(self) -> tuple[str, ...]:
         """Those that have classes."""
@@ -117,6 +116,15 @@ class Pauses:
         self._classes.pop(tenant, None)
         if classes is not None:
             self._classes[tenant] = classes
+
+    def _remember(self, pause: Pause, age: float) -> float:
+        """The pause has ended by a return at this age. Returns how long it was, as remembered."""
+        each: Hazard | None = pause.hazard
+        while each is not None:
+            each.ended(age)
+            each = each.above
+        _tell(pause.hazard, pause.known, age)
+        return age
 
     def _close(self, life: Life) -> Pause | None:
         pause, life.pause = life.pause, None
