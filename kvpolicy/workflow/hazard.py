@@ -22,7 +22,12 @@ FADES_AT = 8192.0  # pauses; then all counts of the class are halved
 _STEPS_A_DOUBLING = 4
 _DOUBLINGS = 17  # 2**17 s are 36 hours
 
-EDGES = (0.0, 0.25, 0.5, *(2.0 ** (k / _STEPS_A_DOUBLING) for k in range(_DOUBLINGS * _STEPS_A_DOUBLING + 1)))
+EDGES: tuple[float, ...] = (
+    0.0,
+    0.25,
+    0.5,
+    *(2.0 ** (k / _STEPS_A_DOUBLING) for k in range(_DOUBLINGS * _STEPS_A_DOUBLING + 1)),
+)
 WIDTHS = tuple(end - start for start, end in pairwise(EDGES))
 STEPS = len(WIDTHS)
 _PRIORS = tuple(PRIOR * width for width in WIDTHS)
@@ -140,7 +145,7 @@ class Hazard:
 def foretold(rates: Sequence[float], age: float) -> float:
     """Logarithm of the probability density of a return at just this age, by returns per second in each step."""
     last = step_of(age)
-    passed: float = sum(rate * width for rate, width in zip(rates[:last], WIDTHS, strict=False))
+    passed = sum(rate * width for rate, width in zip(rates[:last], WIDTHS, strict=False))
     return math.log(rates[last]) - passed - rates[last] * (age - EDGES[last])
 
 
