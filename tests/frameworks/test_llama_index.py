@@ -4,6 +4,8 @@ cached."""
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -300,7 +302,7 @@ def test_a_handoff_moves_the_run_and_a_tool_pauses_it(served: Stack, streaming: 
     team = AgentWorkflow(agents=[planner, writer], root_agent="planner", timeout=60)
 
     async def main() -> list[AgentOutput]:
-        handler = watch(team, service, session=session).run(user_msg=f"{streaming} {LONG}")
+        handler = watch(team, service, session=session).run(user_msg=f"{streaming} {LONG}", run_id=f"run-{streaming}")
         outputs = [event async for event in handler.stream_events() if isinstance(event, AgentOutput)]
         await handler
         return outputs
@@ -313,7 +315,9 @@ def test_a_handoff_moves_the_run_and_a_tool_pauses_it(served: Stack, streaming: 
     steps = {row["name"]: row["steps_to_next_use"] for row in state["nodes"]}
     assert steps == {"planner": "never", "writer": 0, "__end__": 1}
     assert service.flush() and service.counts.get("refused", 0) == 0
+    assert service.counts["sent"] == 10  # a run, two agents, the handoff and the tool, each begun and ended
     assert phases(served, session) == {("planner", "ended"), ("writer", "ended")}
+    assert {row["run"] for row in owners(served.service, session=session)} == {f"run-{streaming}"}
     assert cached_of(outputs[-1]) > 100
 
 
@@ -538,8 +542,6 @@ def test_a_thread_that_runs_on_after_its_run_timed_out_has_ended_with_it(served:
             assert go_on.wait(30)
             return StopEvent()
 
-    import threading
-
     go_on = threading.Event()
 
     async def main() -> None:
@@ -564,6 +566,16 @@ def test_spans_that_end_twice_or_never_began_are_nothing(served: Stack) -> None:
         llama_index._HANDLER.span_exit(name)
         llama_index._HANDLER.span_drop(name, err=ValueError())
     assert service.flush() and service.counts["sent"] == 2 + 2 * 9
+
+
+def test_a_workflow_made_for_one_run_is_forgotten_with_it(served: Stack) -> None:
+    service = kvpolicy.Service(served.service)
+    gc.collect()
+    before = set(llama_index._watched)
+    for number in range(3):
+        assert len(run(watch(Looping(served, f"once-{number}"), service))) == 6
+    gc.collect()
+    assert set(llama_index._watched) <= before
 
 
 def test_steps_that_come_later_are_steps_too(served: Stack) -> None:

@@ -133,6 +133,10 @@ def loop_of_three() -> Workflow:
     return flow(plan=(StartEvent | Again, A), act=(A, B), judge=(B, Again | StopEvent))
 
 
+def loop_declared_backwards() -> Workflow:
+    return flow(judge=(B, Again | StopEvent), act=(A, B), plan=(StartEvent | Again, A))
+
+
 def loop_to_itself() -> Workflow:
     return flow(a=(StartEvent | Again, B | Again), b=(B, StopEvent))
 
@@ -174,8 +178,29 @@ def lists_within_lists() -> Workflow:
     return flow(a=(StartEvent, list[A]), b=(A, list[B]), c=(B, C), d=(list[C], D), e=(list[D], StopEvent))
 
 
+def listed_or_one() -> Workflow:
+    return flow(a=(StartEvent, list[A | B] | C), b=(A, D), c=(B, D), d=(list[D], StopEvent), e=(C, StopEvent))
+
+
 def sent() -> Workflow:
     return flow(a=(StartEvent, A | B | None), b=(A, C), c=(B, C), d=(C, StopEvent | None))
+
+
+def sent_as_written() -> Workflow:
+    class Flow(Workflow):
+        @step
+        async def a(self, ev: StartEvent) -> A | B | None:
+            return None
+
+        @step
+        async def b(self, ev: A) -> StopEvent | None:
+            return None
+
+        @step
+        async def c(self, ev: B) -> StopEvent | None:
+            return None
+
+    return Flow()
 
 
 def subclasses() -> Workflow:
@@ -267,6 +292,7 @@ SHAPES: list[tuple[Callable[[], Workflow], dict[str, float]]] = [
     (alternatives, {"a": 0, "b": 1, "c": 1, END: 2}),
     (ending_early, {"a": 0, "b": 1, "c": 2, END: 1}),
     (loop_of_three, {"plan": 0, "act": 1, "judge": 2, END: 3}),
+    (loop_declared_backwards, {"plan": 0, "act": 1, "judge": 2, END: 3}),
     (loop_to_itself, {"a": 0, "b": 1, END: 2}),
     (loops_within_loops, {"a": 0, "b": 1, "c": 2, "d": 3, END: 4}),
     (two_ways_in, {"a": 0, "b": 0, "c": 1, END: 2}),
@@ -277,7 +303,9 @@ SHAPES: list[tuple[Callable[[], Workflow], dict[str, float]]] = [
     (listed_kinds, {"a": 0, "b": 1, "c": 1, "c2": 2, "d": 3, END: 4}),
     (listed_kinds_of_which_one_counts, {"a": 0, "b": 1, "c": 1, "c2": 2, "d": 2, END: 3}),
     (lists_within_lists, {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, END: 5}),
+    (listed_or_one, {"a": 0, "b": 1, "c": 1, "d": 2, "e": 1, END: 2}),
     (sent, {"a": 0, "b": 1, "c": 1, "d": 2, END: 3}),
+    (sent_as_written, {"a": 0, "b": 1, "c": 1, END: 2}),
     (subclasses, {"a": 0, "b": 1, "c": 1, END: 2}),
     (inherited, {"a": 0, "b": 1, "c": 2, END: 3}),
     (with_a_resource, {"a": 0, "b": 1, END: 2}),
@@ -294,6 +322,9 @@ WALKED: list[tuple[Callable[[], Workflow], list[str], dict[str, float]]] = [
     (diamond_that_waits, ["a", "c", "b"], {"a": inf, "b": 0, "b2": 1, "c": inf, "d": 2, END: 3}),
     (diamond_that_does_not_wait, ["a", "c"], {"a": inf, "b": 1, "b2": 2, "c": 0, "d": 1, END: 2}),
     (listed_kinds, ["a", "b"], {"a": inf, "b": 0, "c": 1, "c2": 2, "d": 3, END: 4}),
+    (listed_or_one, ["a", "b"], {"a": inf, "b": 0, "c": 1, "d": 2, "e": inf, END: 3}),
+    (listed_or_one, ["a", "e"], {"a": inf, "b": inf, "c": inf, "d": inf, "e": 0, END: 1}),
+    (sent_as_written, ["a", "b"], {"a": inf, "b": 0, "c": 1, END: 1}),
     (sent, ["a", "b"], {"a": inf, "b": 0, "c": 1, "d": 1, END: 2}),
     (subclasses, ["a", "b"], {"a": inf, "b": 0, "c": inf, END: 1}),
     (a_person_is_asked_again, ["a", "b"], {"a": inf, "b": 0, END: 1}),
@@ -320,8 +351,8 @@ def test_distances_on_the_way(make: Callable[[], Workflow], walked: list[str], s
 
 
 RUNS = [
-    one, chain, declared_backwards, own_start_and_stop, ending_early, loop_of_three, loop_to_itself,
-    loops_within_loops, two_ways_in, diamond_that_waits, listed, listed_kinds, lists_within_lists,
+    one, chain, declared_backwards, own_start_and_stop, ending_early, loop_of_three, loop_declared_backwards,
+    loop_to_itself, loops_within_loops, two_ways_in, diamond_that_waits, listed, listed_kinds, lists_within_lists,
 ]  # fmt: skip
 
 
@@ -341,6 +372,15 @@ def test_a_run_of_the_real_workflow_agrees_with_the_distances(make: Callable[[],
 def test_what_a_list_gives_work_to_is_known() -> None:
     assert fanned(listed()) == {"search"} and fanned(chain()) == set()
     assert fanned(lists_within_lists()) == {"b", "c"} and fanned(listed_kinds()) == {"b", "c"}
+    assert (
+        fanned(listed_or_one()) == {"b", "c"} and fanned(flow(a=(StartEvent, list[A]), b=(list[A], StopEvent))) == set()
+    )
+
+
+def test_nobody_expects_an_error_until_one_was_seen() -> None:
+    read = Graph.sound(graph(errors_are_handled()))
+    chances = read.ways.chances(read.number["b"], set(), [])
+    assert {read.names[read.targets[e]]: p for p, edges in chances for e in edges} == {END: 1.0, "again": 0.0}
 
 
 def test_a_name_that_was_given_is_the_graph_s() -> None:
