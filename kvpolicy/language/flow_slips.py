@@ -67,7 +67,12 @@ def _order(fault: Fault, before: list[Piece]) -> Diagnostic | None:
 
 
 def _bound(fault: Fault, before: list[Piece]) -> Diagnostic | None:
-    """`max 3`, `at most 30%`."""
+    """`max 3`, `at most 30%`, `at most 2.5`, `* 1.5`."""
+    if fault.token == "." and len(before) > 1 and before[1].text in {"*", "most"}:
+        what = "how many there are" if before[1].text == "*" else "how often a way may be taken"
+        mend = f"{'at most' if before[1].text == 'most' else '*'} {before[0].text}"
+        place = fault.place(before[0].start, fault.start - before[0].start + 1)
+        return codes.SYNTAX.at(place, f"{what} is a whole number", fix=f"write `{mend}`")
     if fault.token == "%" and len(before) > 1 and before[1].text == "most":
         message = "how often a way may be taken is a whole number"
         fix = f"write `at most {before[0].text}`, or how likely it is in front: `-> NODE {before[0].text}%`"

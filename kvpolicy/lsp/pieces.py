@@ -65,7 +65,8 @@ def _open(text: str) -> bool:
 
 _LARGE = 30_000  # letters in front of the cursor that are looked at, at most
 # Statements that stand in no block, at the start of a line: nothing in front of one tells what may stand behind it.
-_HOME = re.compile(r'^(?:layers?|let|limit|policy|test|use|workflow)[ \t]+[A-Za-z_"\[]', re.M)
+# `workflow` without a `{` may stand in another one.
+_HOME = re.compile(r'^(?:(?:layers?|let|limit|policy|test|use)[ \t]+[A-Za-z_"\[]|workflow[ \t]+[^\n{]*\{)', re.M)
 _LINE = re.compile(r'^[A-Za-z_"\[]', re.M)
 
 

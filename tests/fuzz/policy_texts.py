@@ -60,7 +60,7 @@ def _many(chance: Random) -> str:
     """Many rules, or one with many parts, that lie across each other."""
     count = chance.choice((10, 50, LARGE))
     numbers = range(count)
-    shape = chance.randrange(9)
+    shape = chance.randrange(11)
     match shape:
         case 0:
             rows = [f"r{i}: turn[depth > {i}] {{ priority: {i % 101} }}" for i in numbers]
@@ -80,6 +80,18 @@ def _many(chance: Random) -> str:
         case 7:
             edges = "\n".join(f"n{chance.randrange(count)} -> n{chance.randrange(count)}" for i in numbers)
             rows = [f"workflow w {{\nagent {', '.join(f'n{i}' for i in numbers)}\n{edges}\n}}", "turn { priority: 3 }"]
+        case 8:
+            ways = "\n".join(
+                f"n{i} -> n{chance.randrange(count)} {chance.choice((1, 30, 50))}% at most 2 -> j" for i in numbers
+            )
+            nodes = f"agent {', '.join(f'n{i}' for i in numbers)}\nagent x of n0\nbarrier j"
+            rows = [f"workflow w {{\n{nodes}\n{ways}\n}}", "turn { priority: 3 }"]
+        case 9:
+            within = (
+                f"workflow w{(i + 1) % (count + chance.randrange(2))} as {name}" for i in numbers for name in "ab"
+            )
+            rows = [f"workflow w{i} {{ {next(within)}\n{next(within)}\nagent x\nx -> a -> b }}" for i in numbers]
+            rows.append(f"workflow w{count} {{ agent x }}\nturn {{ priority: 3 }}")
         case _:
             names = ", ".join(f"a{i}" for i in numbers)
             rows = [f"turn[agent in {{{names}}}, tool != a{i}] {{ priority: {i % 101} }}" for i in range(20)]

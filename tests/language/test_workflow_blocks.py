@@ -133,6 +133,8 @@ FAULTS = {
     "agent a, b\na -> b 30% * n": ("KVP100", 3, 12, "in this order", "`-> NODE * n 30% at most 3`"),
     "agent a, b\nloop a -> b at most 3 30%": ("KVP100", 3, 23, "in this order", "`-> NODE * n 30% at most 3`"),
     "agent a, b\nloop a -> b at most 30%": ("KVP100", 3, 23, "is a whole number", "`at most 30`"),
+    "agent a, b\nloop a -> b at most 2.5": ("KVP100", 3, 21, "a whole number", "write `at most 2`"),
+    "agent a, b\na -> b * 1.5": ("KVP100", 3, 10, "how many there are is a whole number", "write `* 1`"),
     "agent a, b\nloop a -> b max 3": ("KVP100", 3, 13, "'max' bounds no way", "write `at most 3`"),
     "agent a, b\na calls b": ("KVP100", 3, 3, "declared with the node that calls it", "write `agent b of a` instead"),
     "agent a\n  workflow sub {\n agent x }\n  a -> sub": (
