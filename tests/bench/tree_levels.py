@@ -24,7 +24,7 @@ BRANCHES, ROOM = 8, 3  # branches a level, and how many of them the GPU has room
 TEXT = resources.files("kvpolicy.policies").joinpath("tree_of_thought.kvp").read_text(encoding="utf-8")
 ABLATIONS: Mapping[str, str | None] = {
     "tree_of_thought": TEXT,
-    "without priorities": re.sub(r"priority: \d+ *", "", TEXT),
+    "without priorities": re.sub(r"priority: (\d+|clamp\(.*, 100\)) *", "", TEXT),
     "without lifetimes": re.sub(r"ttl: *search *", "", TEXT),
     "without tiers and prefetch": re.sub(r"tier: gpu(, cpu after 5s)? *|prefetch: (yes|no) *|admit: no *", "", TEXT),
     "lru": None,

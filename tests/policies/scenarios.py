@@ -134,7 +134,8 @@ def kvflow(text: str | None) -> list[int]:
 
 def tree_of_thought(text: str | None) -> list[int]:
     """A trunk of 8 blocks, behind it branches of 3; others think, too, after the second branch and after the barrier,
-    at which the fourth turns out to be the best. Found by: the third branch (the trunk), and the best as it goes on."""
+    at which the fourth, of which nobody has said that it is done, turns out to be the best. Found by: the third branch
+    (the trunk), and the best as it goes on."""
     scene = Scene(text, 26)
     trunk: list[Part] = [("system", "sys", 2), ("turn", "problem", 6)]
     scene.ask(Owner(session="search", run="search"), trunk, finished=True)
@@ -142,7 +143,8 @@ def tree_of_thought(text: str | None) -> list[int]:
     for place, name in ((4, "b1"), (3, "b2"), (2, "b3"), (1, "b4")):
         thinker = Owner(session="search", run="search", branch=name, parent="search")
         found.append(scene.ask(thinker, [*trunk, ("branch", name, 3)], finished=True))
-        scene.tell("branch_done", run="search", branch=name)
+        if name != "b4":  # nobody says of the best that it is done
+            scene.tell("branch_done", run="search", branch=name)
         scene.tell("branch_scored", run="search", branch=name, rank=place)
         if name == "b2":
             _thoughts(scene, 6)

@@ -10,7 +10,7 @@ from tests.policies.scenarios import SCENARIOS, agents
 from tests.policies.scene import text_of
 
 TEXT = text_of("agents")
-ALL = [8, 8, 4, 4, 3]  # the coder, the tester, a branch, the planner, a shared head
+ALL = [8, 8, 8, 4, 3]  # the coder, the tester, a branch, the planner, a shared head
 
 
 def without_part(name: str) -> str:

@@ -27,7 +27,7 @@ FOUND: dict[str, tuple[list[int], list[int], list[int]]] = {
     "chat_rag": ([10], [0], [0]),
     "kvflow": ([60], [0], [0]),
     "tree_of_thought": ([8, 11], [0, 6], [0, 6]),
-    "agents": ([8, 8, 4, 4, 3], [0, 0, 0, 0, 0], [0, 0, 0, 0, 3]),
+    "agents": ([8, 8, 8, 4, 3], [0, 0, 0, 0, 0], [0, 0, 0, 0, 3]),
 }
 DECISIVE = [
     ("base", "head"),

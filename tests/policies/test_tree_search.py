@@ -17,7 +17,7 @@ TEXT = text_of("tree_of_thought")
 LIVE = (BRANCHES - 1) * THOUGHT  # blocks of the branches that reach the join
 NEIGHBOUR = (604, 544, 468)  # by level; the path of winners takes more and more room
 WITHOUT = {
-    "priority": re.sub(r"priority: \d+ *", "", TEXT),
+    "priority": re.sub(r"priority: (\d+|clamp\(.*, 100\)) *", "", TEXT),
     "ttl": re.sub(r"ttl: *search *", "", TEXT),
     "tier": re.sub(r"tier: gpu(, cpu after 5s)? *|prefetch: yes *", "", TEXT),
 }
