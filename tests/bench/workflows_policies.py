@@ -13,12 +13,17 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
+from heapq import heapify
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from kvpolicy.claims.line import Line
+from kvpolicy.claims.settling import Settling
+from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.simulate.baselines.cost_bound import cost_bound
 from kvpolicy.simulate.capacity import Capacity
 from kvpolicy.simulate.names import Contender, contender
@@ -91,20 +96,47 @@ def levels() -> Iterator[dict[str, Any]]:
 
 
 def equalities() -> Iterator[dict[str, Any]]:
-    """One lifetime for everything, and a pin on everything, beside lru, and lru with what the pins leave."""
+    """One lifetime for everything, and a pin on everything, beside lru, lru with what the pins leave, and those pins if
+    the budget kept the latest ones."""
     for name, settings, share in EQUAL:
         rules = [Contender("uniform TTL", "policy", False, text=TTL), Contender("pins", "policy", False, text=PINS)]
         trace = workload(name, SEEDS[0], settings)
         sizes = [Capacity(Fraction(share), "percent"), Capacity(Fraction(share * 6, 10), "percent")]
         found = simulate(trace, [contender("lru"), *rules], sizes)
         whole, part = found.tallies[:3], found.tallies[3]
+        with latest_kept():
+            otherwise = simulate(workload(name, SEEDS[0], settings), [contender("lru"), rules[1]], sizes[:1])
         yield {
             "workload": name,
             "settings": settings,
             "capacity_percent": share,
             "hits": {tally.policy: tally.block_hits for tally in whole},
             "lru_with_60_percent_of_it": part.block_hits,
+            "pins_if_the_latest_were_kept": otherwise.tallies[1].block_hits,
         }
+
+
+@contextmanager
+def latest_kept() -> Iterator[None]:
+    """What the contract does not say: among equal claims not who was protected first keeps its protection, but whose
+    blocks were used latest."""
+    stock = Settling._protect
+
+    def renewed(self: Settling, line: Line, now: float) -> None:
+        if line.pieces and line.pieces[-1][1] >= PROTECTED:
+            budget = self.budget
+            budget._heap = [entry for entry in budget._heap if entry[3] is not line]
+            heapify(budget._heap)
+            line.queued.clear()
+            self._turn += 1
+            line.holder.since = -self._turn
+        stock(self, line, now)
+
+    Settling._protect = renewed  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Settling._protect = stock  # type: ignore[method-assign]
 
 
 def bounds() -> Iterator[dict[str, Any]]:
