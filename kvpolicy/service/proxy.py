@@ -35,6 +35,7 @@ from kvpolicy.service.edge import (
 from kvpolicy.service.exchange import CANCELLED, FAILED, Exchange, Stage
 from kvpolicy.service.forwarding import Forwarding, Passage, UpstreamBroke
 from kvpolicy.service.isolation import SALT_FIELD, Mint, unique
+from kvpolicy.service.reading import read
 from kvpolicy.service.tenants import Tenant, Tenants
 from kvpolicy.service.upstreams import Upstreams
 from kvpolicy.words import DEFAULT_SHARE
@@ -140,11 +141,11 @@ class Proxy:
         if passage.body is not None:
             passage.body = without_raw_fields(passage.body)
             if path in paths.SALTED:
-                passage.body = self._salted(passage.body, tenant)
+                passage.body = self._salted(passage, tenant)
         self.counts["cancelled"] += await self._forwarding.forward(passage, receive, send) == CANCELLED
 
-    def _salted(self, data: bytes, tenant: Tenant) -> bytes:
-        body = _object(data)
+    def _salted(self, passage: Passage, tenant: Tenant) -> bytes:
+        body = _object(passage)
         try:
             salt = unique() if self._mint is None else self._mint(Owner(tenant.name), DEFAULT_SHARE)
         except Exception:
@@ -164,8 +165,7 @@ class Proxy:
     ) -> None:
         """A model request: the stages see it, then it goes out."""
         self.counts["requests"] += 1
-        body = _object(passage.body or b"")
-        passage.body = None  # parsed it stands for itself
+        body = _object(passage)
         exchange = Exchange(
             f"{self._prefix}-{next(self._numbers)}",
             dialect,
@@ -237,11 +237,11 @@ class Proxy:
         exchange.body, exchange.sent, exchange.headers = {}, {}, {}  # whoever keeps the exchange keeps no prompt
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    """A JSON object. Raises Refusal for anything else."""
+def _object(passage: Passage) -> dict[str, Any]:
+    """The JSON object that a body is; read it stands for itself. Raises Refusal for anything else."""
     try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError as fault:
+        body = read(passage)
+    except ValueError as fault:
         raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
     if not isinstance(body, dict):
         raise Refusal(400, "invalid_request_error", "the body must be a JSON object")
@@ -253,4 +253,5 @@ def _text(body: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError:
-        raise Refusal(400, "invalid_request_error", "the body is nested too deeply") from None
+        said = "the body is nested too deeply, or has text that is no Unicode"
+        raise Refusal(400, "invalid_request_error", said) from None

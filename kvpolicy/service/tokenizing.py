@@ -9,24 +9,25 @@ from __future__ import annotations
 import asyncio
 import re
 from array import array
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import orjson
 
 from kvpolicy.service.meaning.dialects import Conversation
 from kvpolicy.service.meaning.offsets import Offsets, Places
-from kvpolicy.service.upstreams import Body, Upstreams
+from kvpolicy.service.upstreams import Made, Upstreams
 
 WITHIN_S = 5.0
 REST_S = 60.0
 AT_ONCE = 8
 _JSON = {"content-type": "application/json", "accept": "application/json"}
-_PIECE = 64 << 10  # bytes
+_PIECE = 16 << 10  # bytes: what is read from them at once takes twenty times that
 _MOST_AROUND = 1 << 20
 _TOKENS = re.compile(rb'"tokens"\s*:\s*\[')
 
@@ -68,31 +69,41 @@ class Tokenizing:
         self, model: str | None, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, answer: bool
     ) -> Sequence[int] | None:
         """Token ids of a conversation."""
-        body: dict[str, Any] = {"messages": list(messages), "add_generation_prompt": answer}
-        if tools:
-            body["tools"] = list(tools)
-        found = await self._ask(model, body)
+        found = await self._ask(model, _asked(messages, tools, answer=answer))
         return None if found is None else found.tokens
+
+    async def begin(
+        self,
+        model: str | None,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None,
+        whole: Sequence[int],
+    ) -> int | None:
+        """How many tokens a conversation takes, where `whole` begins with them. They are compared as they come."""
+        agreeing = Agreeing(whole)
+        found = await self._ask(model, _asked(messages, tools, answer=False), agreeing)
+        return len(agreeing) if found is not None and agreeing.so_far else None
 
     async def length(self, model: str | None, prompt: str) -> int | None:
         """Tokens of a bare prompt."""
         found = await self._ask(model, {"prompt": prompt})
         return None if found is None else found.count
 
-    async def _ask(self, model: str | None, body: dict[str, Any]) -> Told | None:
+    async def _ask(self, model: str | None, body: dict[str, Any], into: Taking | None = None) -> Told | None:
+        """into: takes the tokens; one that has taken some is asked no other engine for."""
         now = self._clock()
         if model is not None:
             body["model"] = model
         for engine in self._upstreams.candidates(model, (), now):
-            if self._resting.get(engine.url, 0.0) > now:
+            if self._resting.get(engine.url, 0.0) > now or (into is not None and len(into)):
                 continue
             self.counts["asked"] += 1
             try:
                 async with asyncio.timeout(WITHIN_S):
-                    answer = await engine.ask("POST", "/tokenize", _JSON, Body(orjson.dumps(body)))
+                    answer = await engine.ask("POST", "/tokenize", _JSON, Made(partial(_written, body)))
                     try:
                         if answer.status == HTTPStatus.OK:
-                            return await read_tokens(answer.content.iter_chunked(_PIECE))
+                            return await read_tokens(answer.content.iter_chunked(_PIECE), into)
                     finally:
                         answer.release() if answer.content.at_eof() else answer.close()
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError, orjson.JSONEncodeError):
@@ -105,18 +116,63 @@ class Tokenizing:
         return None
 
 
+def _asked(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, answer: bool) -> dict[str, Any]:
+    """The question about a conversation."""
+    body: dict[str, Any] = {"messages": list(messages), "add_generation_prompt": answer}
+    return body | {"tools": list(tools)} if tools else body
+
+
+def _written(body: Mapping[str, Any]) -> Iterator[bytes]:
+    """A question's JSON, message by message: a long prompt is asked a dozen times, and need not be there as often."""
+    rest = {key: value for key, value in body.items() if key != "messages"}
+    if "messages" not in body:
+        yield orjson.dumps(rest)
+        return
+    yield b'{"messages":['
+    for place, message in enumerate(body["messages"]):
+        yield (b"," if place else b"") + orjson.dumps(message)
+    yield b"]," + orjson.dumps(rest)[1:] if rest else b"]}"
+
+
+class Taking(Protocol):
+    """What takes tokens as they come."""
+
+    def extend(self, tokens: list[int], /) -> None:
+        """The next ones. Raises TypeError or OverflowError for what are none."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class Agreeing:
+    """Tokens that are compared with those of a whole prompt, and not kept. so_far: whether it begins with them."""
+
+    def __init__(self, whole: Sequence[int]) -> None:
+        self._whole, self._at, self.so_far = whole, 0, True
+
+    def __len__(self) -> int:
+        return self._at
+
+    def extend(self, tokens: list[int], /) -> None:
+        """See `Taking`."""
+        part, start = array("I", tokens), self._at
+        self._at += len(part)
+        self.so_far = self.so_far and array("I", self._whole[start : self._at]) == part
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a tokenize route answers."""
+    """What a tokenize route answers. tokens: empty where something else took them."""
 
     count: int
     tokens: array[int]
 
 
-async def read_tokens(pieces: AsyncIterator[bytes]) -> Told:
+async def read_tokens(pieces: AsyncIterator[bytes], into: Taking | None = None) -> Told:
     """Read as it comes: a prompt of 200,000 tokens as a list of numbers would be ten times as long as its text. Raises
     ValueError for what is no such answer."""
-    tokens, around, rest = array("I"), bytearray(), bytearray()  # around: the answer without its tokens
+    own, around, rest = array("I"), bytearray(), bytearray()  # around: the answer without its tokens
+    tokens: Taking = own if into is None else into
     before, inside = True, False
     async for piece in pieces:
         rest += piece
@@ -139,11 +195,11 @@ async def read_tokens(pieces: AsyncIterator[bytes]) -> Told:
         count = told.get("count", None if before else len(tokens))
     if not isinstance(count, int):
         raise ValueError("an answer without a count")
-    return Told(count, tokens)
+    return Told(count, own)
 
 
-def _extend(tokens: array[int], numbers: bytearray) -> None:
+def _extend(tokens: Taking, numbers: bytearray) -> None:
     try:
-        tokens.extend(orjson.loads(b"[" + numbers + b"]") if numbers.strip() else ())
+        tokens.extend(orjson.loads(b"[" + numbers + b"]"))
     except (TypeError, OverflowError):
         raise ValueError("tokens that are no numbers") from None

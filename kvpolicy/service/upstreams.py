@@ -8,7 +8,7 @@ word alone: never a header's, a target's, a redirect's or the environment's.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,47 @@ class Body:
     def __init__(self, data: bytes | None = None) -> None:
         self.data = data
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.data or b"")
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, once. Raises aiohttp.ClientOSError the second time."""
+        for start in range(0, self.size, _AT_ONCE):
+            if self.data is None:
+                raise aiohttp.ClientOSError("a body goes out once")
+            yield self.data[start : start + _AT_ONCE]
+        self.data = None
+
+
+class Made(Body):
+    """A body that is made while it goes out, so that it is never there as a whole. make: yields its pieces, the same
+    ones each time it is asked; what it raises at first is raised here."""
+
+    __slots__ = ("_make", "_size")
+
+    def __init__(self, make: Callable[[], Iterator[bytes]]) -> None:
+        super().__init__()
+        self._make = make
+        self._size = sum(map(len, make()))
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._size
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it."""
+        return self._make()
+
 
 class _Long(Payload):
     """A long body as the client library writes it."""
 
     def __init__(self, body: Body) -> None:
         super().__init__(body)
-        self._size: int = len(body.data or b"")
+        self._size: int = body.size
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Its text; nobody asks for it."""
@@ -51,11 +85,8 @@ class _Long(Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """All of it, once."""
-        for start in range(0, self._size, _AT_ONCE):
-            if self._value.data is None:
-                raise aiohttp.ClientOSError("a body goes out once")
-            await writer.write(self._value.data[start : start + _AT_ONCE])
-        self._value.data = None
+        for piece in self._value.pieces():
+            await writer.write(piece)
 
 
 @dataclass(slots=True)
@@ -90,7 +121,7 @@ class Engine:
     ) -> aiohttp.ClientResponse:
         """The beginning of its answer, whose body is to be read or closed. target: path and query, sent as they are.
         Raises aiohttp.ClientError; a body goes out once at most."""
-        data: Any = _Long(body) if body.data is not None and len(body.data) > _AT_ONCE else body.data
+        data: Any = body.data if body.size <= _AT_ONCE and not isinstance(body, Made) else _Long(body)
         return await self._opened().request(
             method,
             URL(self.url + target, encoded=True),

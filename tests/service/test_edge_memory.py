@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from array import array
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,12 +12,12 @@ import httpx
 import orjson
 import pytest
 
-from kvpolicy.service.tokenizing import read_tokens
+from kvpolicy.service.tokenizing import Agreeing, read_tokens
 from tests.service.test_edge_passing import PATH, until
+from tests.service.through import Through
 from tests.service.upstream import OK, Asked, upstream
 from tests.simulated.running import running
 
-WORDS = 400_000
 TIMES = 3
 
 
@@ -58,31 +59,37 @@ def pid_of(at: str) -> str:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
-def test_a_long_prompt_is_not_copied_more_than_three_times() -> None:
-    tokens = b",".join(b"%d" % (n % 150_000) for n in range(WORDS))
-
+@pytest.mark.parametrize("words", [200_000, 400_000])
+def test_a_long_prompt_is_not_copied_more_than_three_times(words: int) -> None:
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.line.startswith("POST /tokenize"):
-            body = b'{"count":%d,"max_model_len":1000000,"tokens":[%s]}' % (WORDS, tokens)
+            count = len(re.findall(rb"\bw\d", asked.body))
+            tokens = b",".join(b"%d" % (n % 150_000) for n in range(count))
+            body = b'{"count":%d,"max_model_len":1000000,"tokens":[%s]}' % (count, tokens)
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
         else:
             await asyncio.sleep(1 if len(asked.body) > 1 << 20 else 0)  # a long prompt takes its time
             writer.write(OK)
 
     with upstream(answer) as engine, running("serve", "--upstream", engine.url) as at:
-        pid, headers = pid_of(at), {"content-type": "application/json"}
-        # Everything that is loaded, built or kept once is there before the long ones come.
+        pid, headers, gateway = pid_of(at), {"content-type": "application/json"}, Through(at, engine.url)
+
+        def fetched() -> float:
+            """Prompts whose tokens have been asked, all of it."""
+            return gateway.counter("kvpolicy_places_total", what="fetched")
+
+        # Everything that is loaded, built or kept once is there before the long one comes, and nothing else runs.
         for seed in range(3):
             assert httpx.post(at + PATH, content=prompt(4_000, 40, seed), headers=headers).status_code == 200
-        assert until(lambda: sum("/tokenize" in asked.line for asked in engine.asked) >= 3)
-        body = prompt(WORDS, 40, 7)
+        assert until(lambda: fetched() == 3)
+        body = prompt(words, 40, 7)
         Path(f"/proc/{pid}/clear_refs").write_text("5")
-        before = memory(pid, "VmRSS")
+        before, asked = memory(pid, "VmRSS"), len(engine.asked)
         assert httpx.post(at + PATH, content=body, headers=headers, timeout=60).status_code == 200
-        asked = len(engine.asked)
-        until(lambda: len(engine.asked) > asked + 3, 5)  # the tokens are asked beside it
+        assert until(lambda: fetched() == 4, 60)  # the tokens are asked beside it
+        assert len(engine.asked) > asked + 3
         grown = memory(pid, "VmHWM") - before
-        print(f"body {len(body) / 2**20:.2f} MiB, peak grew by {grown / len(body):.2f} times that")
+        print(f"{words:,} tokens, body {len(body) / 2**20:.2f} MiB, peak grew by {grown / len(body):.2f} times that")
         assert grown <= TIMES * len(body)
 
 
@@ -106,6 +113,19 @@ def test_tokens_are_read_wherever_the_pieces_end(size: int, text: bytes, count: 
     told = asyncio.run(read_tokens(_pieces(text, size)))
     assert told.count == count
     assert told.tokens == array("I", tokens)
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(
+    ("tokens", "begins"),
+    [([], True), ([5], True), ([5, 60, 700], True), ([5, 61], False), ([6], False), ([5, 60, 700, 8], False)],
+)
+def test_tokens_are_compared_as_they_come(size: int, tokens: list[int], begins: bool) -> None:
+    agreeing = Agreeing(array("I", [5, 60, 700]))
+    data = orjson.dumps({"count": len(tokens), "tokens": tokens})
+    told = asyncio.run(read_tokens(_pieces(data, size), agreeing))
+    assert (len(agreeing), agreeing.so_far) == (len(tokens), begins)
+    assert not told.tokens  # nothing is kept
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,16 @@ class Tokenizer(Protocol):
         """Token ids of a conversation; answer: with the start of the answer behind it. None: it cannot say."""
         ...
 
+    async def begin(
+        self,
+        model: str | None,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None,
+        whole: Sequence[int],
+    ) -> int | None:
+        """How many tokens a conversation takes, where `whole` begins with them. None: it does not, or cannot say."""
+        ...
+
     async def length(self, model: str | None, prompt: str) -> int | None:
         """Tokens of a bare prompt. None: it cannot say."""
         ...
@@ -130,9 +140,9 @@ class Offsets:
                 continue
             asked += 1
             self.counts.asked += 1
-            before = await tokenizer.tokens(model, messages[: unit.upto], tools, answer=False)
-            if before is not None and whole[: len(before)] == before:
-                self._keep(self._ends, (model, unit.digest), len(before))
+            end = await tokenizer.begin(model, messages[: unit.upto], tools, whole)
+            if end is not None:
+                self._keep(self._ends, (model, unit.digest), end)
         self.counts.fetched += 1
         found = self.known(conversation)
         return None if found is None else replace(found, tokens=whole)

@@ -39,6 +39,12 @@ class Engine:
             shown = [{**m, "reasoning_content": None} for m in shown[:-1]] + shown[-1:]
         return render(shown, tools, generate=answer).tokens
 
+    async def begin(
+        self, model: str | None, messages: Sequence[Mapping[str, Any]], tools: Any, whole: Sequence[int]
+    ) -> int | None:
+        found = await self.tokens(model, messages, tools, answer=False)
+        return len(found) if found is not None and list(whole[: len(found)]) == list(found) else None
+
     async def length(self, model: str | None, prompt: str) -> int | None:
         self.calls += 1
         return None if self.dead else len(text_tokens(prompt))
