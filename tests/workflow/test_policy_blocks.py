@@ -4,6 +4,8 @@ comparison of two policies says.
 
 from __future__ import annotations
 
+import pytest
+
 import kvpolicy
 from kvpolicy.plan.state import run_state
 from kvpolicy.policy.diff.diff import difference
@@ -47,6 +49,16 @@ def test_a_request_may_name_the_inner_one() -> None:
         asked = Request("r", Owner("default", "s", agent="plan"), 16, 16, attributes=stated)
         state, _ = run_state(policy, asked, [{"at": 1, "event": "step_start", "node": "plan", "session": "s"}])
         assert steps(state, "write") == expected  # the inner one has no such node
+
+
+def test_what_is_stated_of_ways_is_what_the_functions_say() -> None:
+    policy = kvpolicy.load(TEXT)
+    asked = Request("r", Owner("default", "s", agent="plan"), 16, 16)
+    state, _ = run_state(policy, asked, [{"at": 1, "event": "step_start", "node": "plan", "session": "s"}])
+    for agent, expected in (("edit", 0.1), ("write", 0.9), ("read", 0.9)):
+        owner = Owner("default", "s", agent=agent)
+        chance = state.read("reuse_probability", None, Subject("system", {"agent": agent, "node": agent}, owner))
+        assert chance == pytest.approx(expected), agent
 
 
 def test_a_comparison_sees_probabilities_calls_and_what_stands_in_it() -> None:
