@@ -67,7 +67,9 @@ class Watched(AbstractContextManager[ClaudeAgentOptions], AbstractAsyncContextMa
             told.setdefault(event, []).append(HookMatcher(hooks=[self._hook(hook)]))
         owner = self.run.owner
         place = Scope(session=owner.session, run=owner.run, workflow=self.run.workflow, node=MAIN)
-        env = {ADDRESS: base_url(self._service.url, place), VOLATILE: "0", **options.env}
+        env = {ADDRESS: self._service.url, VOLATILE: "0", **options.env}
+        if env[ADDRESS].rstrip("/") == self._service.url:
+            env[ADDRESS] = base_url(self._service.url, place)
         return replace(options, hooks=told, env=env)
 
     def _hook(self, hook: Any) -> Any:

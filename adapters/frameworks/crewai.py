@@ -32,6 +32,7 @@ class _Place:
 
     method: str | None = None
     agent: str | None = None
+    branch: str | None = None
     inside: dict[str, None] | None = None
 
 
@@ -43,16 +44,17 @@ def here() -> Mapping[str, Any] | None:
     place = _place.get()
     if place is None:
         return None
-    return {"node": place.method or place.agent, "agent": place.agent or place.method}
+    return {"node": place.method or place.agent, "agent": place.agent or place.method, "branch": place.branch}
 
 
 sources.append(here)
 
 
 def _told(event: str, node: str | None, agent: str | None, **facts: str) -> None:
-    run = current_run()
+    run, place = current_run(), _place.get() or _Place()
     if run is not None:
-        run.event(event, **{key: each for key, each in (("node", node), ("agent", agent)) if each}, **facts)
+        stated = {"node": node, "agent": agent, "branch": place.branch}
+        run.event(event, **{key: each for key, each in stated.items() if each}, **facts)
 
 
 @quiet
@@ -63,8 +65,11 @@ def _before_step(context: Any) -> None:
         _place.set(_Place(method=str(context.step_name)))
         _told("step_start", str(context.step_name), str(context.step_name))
         return
-    agent = name_of(context.agent)
-    _place.set(replace(place, agent=agent))
+    agent, task = name_of(context.agent), context.task
+    branch = f"{agent}-{str(task.id)[:8]}" if getattr(task, "async_execution", False) else place.branch
+    _place.set(replace(place, agent=agent, branch=branch))
+    if branch != place.branch:  # on the side, perhaps beside another agent of this role
+        _told("branch_start", agent, agent)
     if place.method is None:
         _told("step_start", agent, agent)
 
@@ -74,8 +79,12 @@ def _after_step(context: Any) -> None:
     """It ended. One that fails ends with its run."""
     if context.kind == "flow_method":
         _told("step_end", str(context.step_name), str(context.step_name))
-    elif (_place.get() or _Place()).method is None:
-        _told("step_end", name_of(context.agent), name_of(context.agent))
+        return
+    agent, place = name_of(context.agent), _place.get() or _Place()
+    if place.method is None:
+        _told("step_end", agent, agent)
+    if place.branch is not None and getattr(context.task, "async_execution", False):
+        _told("branch_done", agent, agent)
 
 
 @quiet

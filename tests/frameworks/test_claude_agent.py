@@ -205,7 +205,8 @@ def test_a_session_is_claude_code_s_own_and_goes_on_when_it_is_resumed(
     service = kvpolicy.Service(way.url)
 
     async def turn(prompt: str, **more: Any) -> tuple[str, int]:
-        async with watch(options(tmp_path, **more), service) as watched:
+        chosen = options(tmp_path, env={"ANTHROPIC_BASE_URL": f"{way.url}/"}, **more)  # the service's own: as without
+        async with watch(chosen, service) as watched:
             async for message in query(prompt=prompt, options=watched):
                 if isinstance(message, AssistantMessage):
                     cached = (message.usage or {})["cache_read_input_tokens"]

@@ -20,6 +20,7 @@ from crewai import LLM, Agent, Crew, Flow, Process, Task
 from crewai.flow.flow import listen, start
 from crewai.hooks import clear_all_hooks
 from crewai.llms.hooks.base import BaseInterceptor
+from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.tools import tool
 
 import kvpolicy
@@ -97,7 +98,7 @@ def crew(*agents: Agent, **more: Any) -> Crew:
 
 
 def task(of: Agent | None, **more: Any) -> Task:
-    return Task(description="Say it.", expected_output="A word.", agent=of, **more)
+    return Task(**{"description": "Say it.", "expected_output": "A word.", "agent": of, **more})
 
 
 def test_who_works_decides_what_is_found_again(served: Stack) -> None:
@@ -164,17 +165,24 @@ def test_tools_pause_and_coworkers_are_steps_of_the_same_run(served: Stack) -> N
     assert {row["phase"] for row in rows} == {"ended"} and len({row["run"] for row in rows}) == 1
 
 
-def test_tasks_on_the_side_are_told_apart(served: Stack) -> None:
+def test_tasks_on_the_side_are_branches(served: Stack) -> None:
     service, engine = kvpolicy.Service(served.service), Engine()
     llm = model(served, engine)
-    first, one, two, last = (agent(role, llm) for role in ("first", "one", "two", "last"))
-    tasks = [task(first), task(one, async_execution=True), task(two, async_execution=True), task(last)]
-    team = Crew(agents=[first, one, two, last], tasks=tasks)
-    with watch(team, service, session="side"):
+    first, *side, last = (agent(role, llm) for role in ("first", "one", "two", "two", "last"))
+    told = [task(each, async_execution=True, description=f"{number}.") for number, each in enumerate(side)]
+    tasks = [task(first), *told, task(last)]
+    team = Crew(agents=[first, *side, last], tasks=tasks)
+    with watch(team, service, session="side") as run:
         team.kickoff()
-    assert sorted(who for who, _ in engine.found) == ["first", "last", "one", "two"]
+    assert sorted(who for who, _ in engine.found) == ["first", "last", "one", "two", "two"]
     assert engine.found[0][0] == "first" and engine.found[-1][0] == "last"
-    assert {who for _, who in all_owners(served.service, "side", 4)} == {"first", "one", "two", "last"}
+    assert service.flush() and once.counts == {}
+    all_owners(served.service, "side", 5)
+    rows = owners(served.service, session="side")
+    assert {row["phase"] for row in rows} == {"ended"} and {row["run"] for row in rows} == {run.owner.run}
+    branches = [(row["agent"], (row["branch"] or "").partition("-")[0]) for row in rows]
+    assert sorted(branches) == [("first", ""), ("last", ""), ("one", "one"), ("two", "two"), ("two", "two")]
+    assert len({row["branch"] for row in rows}) == 4
 
 
 def test_crews_at_once_do_not_mix(served: Stack) -> None:
@@ -230,16 +238,61 @@ def test_methods_of_a_flow_are_its_steps(served: Stack) -> None:
     with watch(Research(), service, session="flow") as watched:
         Research().kickoff()
     assert states == [({"ask": "never", "work": 0, "alone": 1, "__end__": 2}, ["work"])]
-    assert places == [{"node": "ask", "agent": "ask"}, {"node": "work", "agent": "work"}]
+    assert [(each["node"], each["agent"]) for each in places] == [("ask", "ask"), ("work", "work")]
     assert [who for who, _ in engine.found] == ["ask", "keeper", "single"]
     assert service.flush() and once.counts == {}
     assert {row["agent"] for row in owners(served.service, session="flow")} == {"ask", "keeper", "single"}
 
 
+def test_streams_and_several_kickoffs_of_one_run(served: Stack) -> None:
+    service, streamed = kvpolicy.Service(served.service), []
+
+    class Streamed(Engine):
+        def on_inbound(self, message: httpx.Response) -> httpx.Response:
+            streamed.append((here() or {})["agent"])
+            return message
+
+    told = {"base_url": f"{served.service}/v1", "api_key": "none", "interceptor": Streamed()}
+    llm = kvpolicy.annotate(LLM(model="sim", provider="openai", stream=True, **told))
+    team = crew(agent("{name}  of one\n", llm))
+    with watch(team, service, session="streams") as run:
+        answers = team.kickoff_for_each([{"name": "A"}, {"name": "B"}])
+    assert [answer.raw for answer in answers] == ["fine", "fine"]
+    assert len(streamed) == 2 and service.flush() and once.counts == {}
+    assert {(row["run"], row["phase"]) for row in owners(served.service, session="streams")} == {
+        (run.owner.run, "ended")
+    }
+
+
+def test_tools_that_are_asked_for_in_words(served: Stack) -> None:
+    service, phases = kvpolicy.Service(served.service), []
+
+    @tool("grep")
+    def grep(q: str) -> str:
+        """Find a word."""
+        assert service.flush()
+        phases.extend(row["phase"] for row in owners(served.service, session="words"))
+        return "found"
+
+    class Wordy(OpenAICompletion):
+        def supports_function_calling(self) -> bool:
+            return False
+
+    words = 'Thought: I look.\nAction: grep\nAction Input: {"q": "x"}\n'
+    engine = Engine({"sim_reply": words}, {"sim_reply": "Thought: I now know the final answer\nFinal Answer: fine"})
+    told = {"base_url": f"{served.service}/v1", "api_key": "none", "interceptor": engine}
+    team = crew(agent("wordy", kvpolicy.annotate(Wordy(model="sim", **told)), tools=[grep]))
+    with watch(team, service, session="words"):
+        assert team.kickoff().raw == "fine"
+    assert phases == ["tool_pause"] and engine.found[1][1] > 100
+    assert service.flush() and once.counts == {}
+    assert [row["phase"] for row in owners(served.service, session="words")] == ["ended"]
+
+
 # --- bad cases: the application never notices ------------------------------------------------------------------------
 
 
-def test_what_a_tool_or_a_step_raises_and_a_cancelled_task(served: Stack) -> None:
+def test_what_a_tool_or_a_step_raises(served: Stack) -> None:
     service = kvpolicy.Service(served.service)
 
     @tool("broken")
