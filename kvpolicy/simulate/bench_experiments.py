@@ -20,6 +20,7 @@ _HEAD = (
     "coding_agent",
     "continuum-released",
     "continuum-paper",
+    "base",
 )
 
 
@@ -130,8 +131,15 @@ EXPERIMENTS: dict[str, Experiment] = {
             "agents-without-continuum",
             "agents-without-tree_of_thought",
             "adaptive",
+            "base",
         ),
         (10.0,),
+    ),
+    "heads": Experiment(
+        "Where sessions share heads, one for each of three agents: made from published figures.",
+        "generated",
+        ("lru", "belady-resident", "base"),
+        (1.0, 2.0, 5.0),
     ),
     "chat": Experiment(
         "Where nothing is annotated: sampled chat of one service, in its own order.",
