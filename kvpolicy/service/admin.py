@@ -11,19 +11,25 @@ from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from kvpolicy.faults import InputFault
 from kvpolicy.language.load import load_text
 from kvpolicy.policy.checked import examined
 from kvpolicy.service.config import Admin
-from kvpolicy.service.edge import Refusal, read_body
+from kvpolicy.service.edge import Refusal
+from kvpolicy.service.own_routes import Entrance, answer, described
 from kvpolicy.service.policies import Policies, Version
 from kvpolicy.service.tenants import hash_key
 
 MOST_TEXT = 4 << 20
-
+_TEXT = "policy p\nturn { priority: 40 }"
+EXAMPLES = {
+    "validate": {"name": "coding_agent", "text": _TEXT, "validate_only": True},
+    "swap": {"name": "coding_agent", "text": _TEXT},
+    "roll back": {"name": "coding_agent", "rollback": 1},
+    "read the files anew": {"reload": True},
+}
 
 Reload = Callable[[str], Awaitable[list[Version]]]
 
@@ -40,9 +46,11 @@ def allow(settings: Admin, request: Request) -> None:
         raise Refusal(401, "authentication_error", "the operator's key is needed", {"www-authenticate": "Bearer"})
 
 
-def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], int], reload: Reload) -> APIRouter:
+def make_admin(
+    settings: Admin, policies: Policies, release_all: Callable[[], int], reload: Reload, entrance: Entrance
+) -> APIRouter:
     """The routes. release_all: takes back all protection, returns how many engines were told. reload: reads the files
-    anew, all or nothing."""
+    anew, all or nothing. entrance: reads documents within the limits."""
     routes = APIRouter(prefix="/admin")
 
     def known(name: object) -> str:
@@ -54,37 +62,41 @@ def make_admin(settings: Admin, policies: Policies, release_all: Callable[[], in
     async def get_policies(request: Request) -> Response:
         allow(settings, request)
         rows = {name: [_row(v) for v in policies.versions(name)] for name in policies.names}
-        return _json({"policies": rows, "fault": policies.fault})
+        return answer({"policies": rows, "fault": policies.fault})
 
     @routes.get("/policies/{name:path}/diff", summary="What two versions of a policy decide differently")
     async def get_diff(request: Request, name: str, before: int, after: int) -> Response:
         allow(settings, request)
-        return _json(await asyncio.to_thread(policies.compare, known(name), before, after))
+        return answer(await asyncio.to_thread(policies.compare, known(name), before, after))
 
-    @routes.post("/policies", summary="Validate a policy, bring it into force, or roll back", openapi_extra=_body())
+    @routes.post(
+        "/policies", summary="Validate a policy, bring it into force, or roll back", openapi_extra=described(EXAMPLES)
+    )
     async def post_policy(request: Request) -> Response:
         allow(settings, request)
-        told = await _document(request)
+        told = await entrance.document(request, MOST_TEXT)
+        if not isinstance(told, Mapping):
+            raise InputFault("the body must be a JSON object")
         if told.get("reload") is True:
-            return _json({"changed": [_row(version) for version in await reload("api")]})
+            return answer({"changed": [_row(version) for version in await reload("api")]})
         name = known(told.get("name"))
         if "rollback" in told:
-            return _json({"policy": _row(policies.roll_back(name, told["rollback"]))})
+            return answer({"policy": _row(policies.roll_back(name, told["rollback"]))})
         text = told.get("text")
         if not isinstance(text, str):
             raise Refusal(400, "invalid_request_error", "text: the policy's own text is needed, or rollback: a version")
         found = await asyncio.to_thread(lambda: examined(load_text(text, name=f"<{name}>")))
         rows = [d.as_json() for d in found.diagnostics]
         if any(d.severity == "error" for d in found.diagnostics):
-            return _json({"policy": None, "diagnostics": rows}, 422)
+            return answer({"policy": None, "diagnostics": rows}, 422)
         if told.get("validate_only"):
-            return _json({"policy": None, "diagnostics": rows})
-        return _json({"policy": _row(policies.put(name, found.policy(), "api")), "diagnostics": rows})
+            return answer({"policy": None, "diagnostics": rows})
+        return answer({"policy": _row(policies.put(name, found.policy(), "api")), "diagnostics": rows})
 
     @routes.post("/release-all", summary="Take back all protection at once")
     async def post_release_all(request: Request) -> Response:
         allow(settings, request)
-        return _json({"engines": release_all()})
+        return answer({"engines": release_all()})
 
     return routes
 
@@ -93,36 +105,8 @@ def _row(version: Version) -> Mapping[str, Any]:
     return {"name": version.name, "version": version.number, "digest": version.digest, "source": version.source}
 
 
-async def _document(request: Request) -> Mapping[str, Any]:
-    data = await read_body(request.receive, MOST_TEXT, 60.0, request.headers.get("content-length"))
-    try:
-        told = orjson.loads(data)
-    except orjson.JSONDecodeError as fault:
-        raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
-    if not isinstance(told, Mapping):
-        raise InputFault("the body must be a JSON object")
-    return told
-
-
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _json(document: object, status: int = 200) -> Response:
-    return Response(orjson.dumps(document), status, media_type="application/json")
-
-
-def _body() -> dict[str, Any]:
-    examples = {
-        "validate": {
-            "value": {"name": "coding_agent", "text": "policy p\nturn { priority: 40 }", "validate_only": True}
-        },
-        "swap": {"value": {"name": "coding_agent", "text": "policy p\nturn { priority: 40 }"}},
-        "roll back": {"value": {"name": "coding_agent", "rollback": 1}},
-        "read the files anew": {"value": {"reload": True}},
-    }
-    content = {"application/json": {"schema": {"type": "object"}, "examples": examples}}
-    return {"requestBody": {"required": True, "content": content}}

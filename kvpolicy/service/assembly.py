@@ -28,6 +28,7 @@ from kvpolicy.service.inpath import InPath
 from kvpolicy.service.isolation import load_secret
 from kvpolicy.service.lasting import LastingPolicies, LastingTimes
 from kvpolicy.service.minting import minting
+from kvpolicy.service.own_routes import Entrance
 from kvpolicy.service.planning import Planning
 from kvpolicy.service.policies import Policies
 from kvpolicy.service.reloading import Reloading
@@ -94,12 +95,13 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         "journal": next((each for each in watching if each.name == "journal"), None),
     }  # fmt: skip
     decisions.metrics = measured(app, gateway, parts)
+    entrance = Entrance(gateway.tenants, config.limits, gateway.proxy.admission)
     mount(
         app,
         gateway,
-        make_routes(decisions, gateway.tenants, config.limits.body_bytes, channels.ask, doctor.of_tenant),
-        make_workflows(workflows, gateway.tenants, config.limits.header_bytes),
-        make_admin(config.admin, policies, channels.release_all, reloading.reload),
+        make_routes(decisions, entrance, channels.ask, doctor.of_tenant),
+        make_workflows(workflows, entrance),
+        make_admin(config.admin, policies, channels.release_all, reloading.reload, entrance),
     )
     inner = app.router.lifespan_context
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from fastapi import Request
 
 from kvpolicy.directive import Plan
 from kvpolicy.faults import InputFault
@@ -100,10 +99,17 @@ class Desk:
         except InputFault as fault:
             return {"error": str(fault)}
 
-    async def stream(self, tenant: Tenant, request: Request) -> AsyncIterator[bytes]:
-        """One plan a line for one document a line, as they come."""
+    async def stream(self, tenant: Tenant, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """One plan a line for one document a line, as they come. A refusal of the body ends it, in a line."""
         pending = bytearray()
-        async for part in request.stream():
+        while True:
+            try:
+                part = await anext(parts)
+            except StopAsyncIteration:
+                break
+            except Refusal as refusal:
+                yield orjson.dumps({"error": refusal.message}) + b"\n"
+                return
             pending += part
             while (end := pending.find(b"\n")) >= 0:
                 line = bytes(pending[:end])

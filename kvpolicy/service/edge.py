@@ -166,22 +166,27 @@ async def read_body(
 async def _read_body(receive: Receive, most: int, idle_s: float, stated: str | None) -> bytes:
     if stated is not None and stated.isdecimal() and int(stated) > most:
         raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes", CLOSE)
-    parts, size = [], 0
-    while True:
-        try:
-            message = await asyncio.wait_for(receive(), idle_s)
-        except TimeoutError:
-            raise Refusal(408, "invalid_request_error", f"nothing of the body came for {idle_s:g} s", CLOSE) from None
-        if message["type"] == "http.disconnect":
-            raise ConnectionResetError("the client went away")
-        part = message.get("body", b"")
+    parts, size, more = [], 0, True
+    while more:
+        part, more = await received(receive, idle_s)
         size += len(part)
         if size > most:
             raise Refusal(413, "request_too_large", f"the body is larger than {most} bytes", CLOSE)
         if part:
             parts.append(part)
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def received(receive: Receive, idle_s: float) -> tuple[bytes, bool]:
+    """The next part of a body, and whether more comes. Raises Refusal where nothing came for `idle_s` seconds, and
+    ConnectionResetError where the client went away."""
+    try:
+        message = await asyncio.wait_for(receive(), idle_s)
+    except TimeoutError:
+        raise Refusal(408, "invalid_request_error", f"nothing of the body came for {idle_s:g} s", CLOSE) from None
+    if message["type"] == "http.disconnect":
+        raise ConnectionResetError("the client went away")
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def refuse(send: Send, refusal: Refusal, dialect: str | None) -> None:

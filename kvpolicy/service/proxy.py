@@ -11,10 +11,8 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 from uuid import uuid4
 
-import orjson
 from starlette.types import Receive, Scope, Send
 
 from kvpolicy.request import Owner
@@ -35,7 +33,7 @@ from kvpolicy.service.edge import (
 from kvpolicy.service.exchange import CANCELLED, FAILED, Exchange, Stage
 from kvpolicy.service.forwarding import Forwarding, Passage, UpstreamBroke
 from kvpolicy.service.isolation import SALT_FIELD, Mint, unique
-from kvpolicy.service.reading import read
+from kvpolicy.service.reading import read_object, written
 from kvpolicy.service.tenants import Tenant, Tenants
 from kvpolicy.service.upstreams import Upstreams
 from kvpolicy.words import DEFAULT_SHARE
@@ -57,8 +55,8 @@ FAILED_OPEN = "FAILED_OPEN"  # told to the client: its request went on without w
 
 class Proxy:
     """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
-    OUTCOMES, and refusals by status. decided, began: told seconds from a model request's arrival to its way out, and
-    with the upstream's address to the beginning of its answer."""
+    OUTCOMES, and refusals by status. admission: of all requests, those of our own routes included. decided, began: told
+    seconds from a model request's arrival to its way out, and with the upstream's address to its answer's beginning."""
 
     def __init__(
         self,
@@ -77,7 +75,7 @@ class Proxy:
         self.draining = False
         self._mint = mint
         self._closed = frozenset(config.closed)
-        self._admission = Admission(clock)
+        self.admission = Admission(clock)
         self._forwarding = Forwarding(upstreams, config.limits, self.counts, clock)
         self._prefix = uuid4().hex[:12]
         self._numbers = itertools.count()
@@ -110,7 +108,7 @@ class Proxy:
             tenant = self.tenants.of(headers)
             if tenant is None:
                 raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
-            self._admission.enter(tenant)
+            self.admission.enter(tenant)
         except Refusal as refusal:
             if has_body(headers):
                 refusal.headers |= CLOSE
@@ -128,7 +126,7 @@ class Proxy:
             else:
                 await self._plan(dialect, tenant, headers, passage, receive, send)
         finally:
-            self._admission.leave(tenant)
+            self.admission.leave(tenant)
 
     async def _read(self, receive: Receive, headers: Mapping[str, str]) -> bytes | None:
         limits = self.config.limits
@@ -145,12 +143,12 @@ class Proxy:
         self.counts["cancelled"] += await self._forwarding.forward(passage, receive, send) == CANCELLED
 
     def _salted(self, passage: Passage, tenant: Tenant) -> bytes:
-        body = _object(passage)
+        body = read_object(passage)
         try:
             salt = unique() if self._mint is None else self._mint(Owner(tenant.name), DEFAULT_SHARE)
         except Exception:
             salt = unique()
-        return _text(stripped(body) | {SALT_FIELD: salt or unique()})
+        return written(stripped(body) | {SALT_FIELD: salt or unique()})
 
     # --- stages ---------------------------------------------------------------------------------------------------
 
@@ -165,7 +163,7 @@ class Proxy:
     ) -> None:
         """A model request: the stages see it, then it goes out."""
         self.counts["requests"] += 1
-        body = _object(passage)
+        body = read_object(passage)
         exchange = Exchange(
             f"{self._prefix}-{next(self._numbers)}",
             dialect,
@@ -182,7 +180,7 @@ class Proxy:
                 await self._enter(stage, exchange)
             model = body.get("model")
             passage.model = model if isinstance(model, str) else None
-            passage.body = _text(exchange.sent)
+            passage.body = written(exchange.sent)
             if self.decided is not None:
                 self.decided(self.clock() - exchange.arrived)
             exchange.sent = {}
@@ -235,23 +233,3 @@ class Proxy:
             except Exception:
                 self.counts["stage_faults"] += 1
         exchange.body, exchange.sent, exchange.headers = {}, {}, {}  # whoever keeps the exchange keeps no prompt
-
-
-def _object(passage: Passage) -> dict[str, Any]:
-    """The JSON object that a body is; read it stands for itself. Raises Refusal for anything else."""
-    try:
-        body = read(passage)
-    except ValueError as fault:
-        raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
-    if not isinstance(body, dict):
-        raise Refusal(400, "invalid_request_error", "the body must be a JSON object")
-    return body
-
-
-def _text(body: Mapping[str, Any]) -> bytes:
-    """An object's JSON. Raises Refusal for one that can be read, and not be written."""
-    try:
-        return orjson.dumps(body)
-    except orjson.JSONEncodeError:
-        said = "the body is nested too deeply, or has text that is no Unicode"
-        raise Refusal(400, "invalid_request_error", said) from None

@@ -8,10 +8,13 @@ is no number is refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Protocol
 
 import orjson
+
+from kvpolicy.service.edge import Refusal
 
 LONG = 256 << 10  # bytes
 _LEAST, _MOST = -(1 << 63), 1 << 64
@@ -34,6 +37,26 @@ def read(holder: Holder, long: int = LONG) -> Any:
         return json.loads(text, parse_int=_whole, parse_float=_number, parse_constant=_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def read_object(holder: Holder) -> dict[str, Any]:
+    """The JSON object that a body is. Raises Refusal for anything else."""
+    try:
+        body = read(holder)
+    except ValueError as fault:
+        raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
+    if not isinstance(body, dict):
+        raise Refusal(400, "invalid_request_error", "the body must be a JSON object")
+    return body
+
+
+def written(body: Mapping[str, Any]) -> bytes:
+    """An object's JSON. Raises Refusal for one that can be read, and not be written."""
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        said = "the body is nested too deeply, or has text that is no Unicode"
+        raise Refusal(400, "invalid_request_error", said) from None
 
 
 def _whole(digits: str) -> int | float:

@@ -12,14 +12,13 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from kvpolicy.faults import ERROR, InputFault, KvpError
 from kvpolicy.policy.policy import Policy
-from kvpolicy.service.edge import Refusal, joined, read_body
+from kvpolicy.service.edge import Refusal
 from kvpolicy.service.meaning.annotations import name_of
-from kvpolicy.service.tenants import Tenant, Tenants
+from kvpolicy.service.own_routes import Entrance, answer, described
 from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState
@@ -132,53 +131,47 @@ class Workflows:
         return new, graph
 
 
-def make_workflows(workflows: Workflows, tenants: Tenants, most_header: int) -> APIRouter:
-    """The routes."""
+def make_workflows(workflows: Workflows, entrance: Entrance) -> APIRouter:
+    """The routes. entrance: who may ask."""
     routes = APIRouter()
-
-    def who(request: Request) -> Tenant:
-        tenant = tenants.of(joined(request.headers.raw, most_header))
-        if tenant is None:
-            raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
-        return tenant
 
     @routes.get("/v1/workflows", summary="Names that requests may give as their workflow")
     async def get_names(request: Request) -> Response:
-        return _json({"workflows": list(workflows.names(who(request).name))})
+        with entrance.of(request) as tenant:
+            return answer({"workflows": list(workflows.names(tenant.name))})
 
     @routes.put("/v1/workflows/{name}", summary="A workflow's graph, for the runs that begin from now on",
-                openapi_extra=_body(EXAMPLE))  # fmt: skip
+                openapi_extra=described({"a chain": EXAMPLE}))  # fmt: skip
     async def put_workflow(request: Request, name: str) -> Response:
-        tenant = who(request)
-        data = await read_body(request.receive, LARGEST, 60.0, request.headers.get("content-length"))
-        try:
-            document = orjson.loads(data)
-        except orjson.JSONDecodeError as fault:
-            raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
-        new, graph = await workflows.put(tenant.name, _name(name), document)
-        found = await asyncio.to_thread(lambda: list(graph.check()))
-        notices = [d.as_json() for d in found if d.severity != ERROR]
-        return _json({"name": name, "nodes": list(graph.names), "notices": notices}, 201 if new else 200)
+        with entrance.of(request) as tenant:
+            document = await entrance.document(request, LARGEST)
+            new, graph = await workflows.put(tenant.name, _name(name), document)
+            found = await asyncio.to_thread(lambda: list(graph.check()))
+            notices = [d.as_json() for d in found if d.severity != ERROR]
+            return answer({"name": name, "nodes": list(graph.names), "notices": notices}, 201 if new else 200)
 
     @routes.get("/v1/workflows/{name}", summary="A workflow's graph as it was put")
     async def get_workflow(request: Request, name: str) -> Response:
-        found = workflows.get(who(request).name, name)
-        if found is None:
-            raise Refusal(404, "not_found_error", f"there is no workflow {name!r} of this tenant")
-        return _json(found)
+        with entrance.of(request) as tenant:
+            found = workflows.get(tenant.name, name)
+            if found is None:
+                raise Refusal(404, "not_found_error", f"there is no workflow {name!r} of this tenant")
+            return answer(found)
 
     @routes.delete("/v1/workflows/{name}", summary="Forget a workflow; runs that follow it keep it", status_code=204)
     async def delete_workflow(request: Request, name: str) -> Response:
-        if not await workflows.drop(who(request).name, name):
-            raise Refusal(404, "not_found_error", f"there is no workflow {name!r} of this tenant")
-        return Response(status_code=204)
+        with entrance.of(request) as tenant:
+            if not await workflows.drop(tenant.name, name):
+                raise Refusal(404, "not_found_error", f"there is no workflow {name!r} of this tenant")
+            return Response(status_code=204)
 
     @routes.get("/v1/runs/{run}", summary="Where a run stands")
     async def get_run(request: Request, run: str) -> Response:
-        found = await workflows.runs(who(request).name, run)
-        if found is None:
-            raise Refusal(404, "not_found_error", f"nothing is known of a run {run!r}")
-        return _json(found)
+        with entrance.of(request) as tenant:
+            found = await workflows.runs(tenant.name, run)
+            if found is None:
+                raise Refusal(404, "not_found_error", f"nothing is known of a run {run!r}")
+            return answer(found)
 
     return routes
 
@@ -188,12 +181,3 @@ def _name(text: str) -> str:
     if name is None:
         raise Refusal(400, "invalid_request_error", "name: 1 to 256 printable characters are needed")
     return name
-
-
-def _json(document: object, status: int = 200) -> Response:
-    return Response(orjson.dumps(document), status, media_type="application/json")
-
-
-def _body(example: object) -> dict[str, Any]:
-    content = {"application/json": {"schema": {"type": "object"}, "examples": {"a chain": {"value": example}}}}
-    return {"requestBody": {"required": True, "content": content}}

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count, pairwise
 from typing import Any
 
 import orjson
 import pytest
-from starlette.requests import Request
 
 from kvpolicy.faults import InputFault
 from kvpolicy.service import desk as desk_module
@@ -76,11 +75,8 @@ def turns(call: Callable[[], Awaitable[Any]]) -> tuple[int, Any]:
     return after - before, found
 
 
-def sent(body: bytes) -> Request:
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return Request({"type": "http", "method": "POST", "headers": []}, receive)
+async def sent(body: bytes) -> AsyncIterator[bytes]:
+    yield body
 
 
 # --- many rows --------------------------------------------------------------------------------------------------------
@@ -94,8 +90,8 @@ def test_between_the_plans_of_one_call(desk: Desk) -> None:
 
 def test_between_the_lines_of_a_stream(desk: Desk) -> None:
     async def read() -> list[bytes]:
-        request = sent(b"\n".join([orjson.dumps(ROW)] * ROWS))
-        return [line async for line in desk.stream(TENANT, request)]
+        body = b"\n".join([orjson.dumps(ROW)] * ROWS)
+        return [line async for line in desk.stream(TENANT, sent(body))]
 
     had, lines = turns(read)
     assert len(lines) == ROWS

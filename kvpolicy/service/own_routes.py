@@ -1,0 +1,85 @@
+"""What the gateway's own routes have in common: who asks, within which bounds, and how documents come and go.
+
+Used by `routes`, `workflows` and `admin`. The same limits and the same caps hold here as for requests that are passed
+on (`proxy`): they are one tenant's requests, whichever way they take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+
+from kvpolicy.service.admission import Admission
+from kvpolicy.service.config import Limits
+from kvpolicy.service.edge import CLOSE, Refusal, has_body, joined, read_body, received
+from kvpolicy.service.tenants import Tenant, Tenants
+
+
+class Entrance:
+    """tenants: who may ask. limits: of heads and bodies. admission: the one of all requests."""
+
+    def __init__(self, tenants: Tenants, limits: Limits, admission: Admission) -> None:
+        self._tenants, self._limits, self._admission = tenants, limits, admission
+
+    @contextmanager
+    def of(self, request: Request) -> Iterator[Tenant]:
+        """The tenant of a request while that is answered. Raises Refusal for nobody's, and for one too many."""
+        headers = joined(request.headers.raw, self._limits.header_bytes)
+        try:
+            tenant = self._tenants.of(headers)
+            if tenant is None:
+                raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
+            self._admission.enter(tenant)
+        except Refusal as refusal:
+            if has_body(headers):
+                refusal.headers |= CLOSE
+            raise
+        try:
+            yield tenant
+        finally:
+            self._admission.leave(tenant)
+
+    async def document(self, request: Request, most: int | None = None) -> Any:
+        """A request's body as JSON. most: bytes, where that is less than the limit of bodies. Raises Refusal."""
+        limits = self._limits
+        most = limits.body_bytes if most is None else min(most, limits.body_bytes)
+        stated = request.headers.get("content-length")
+        try:
+            data = await read_body(request.receive, most, limits.client_idle_s, stated, limits.body_s)
+            return orjson.loads(data)
+        except orjson.JSONDecodeError as fault:
+            raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
+        except ConnectionResetError:
+            raise Refusal(400, "invalid_request_error", "the client went away", CLOSE) from None
+
+    async def parts(self, request: Request) -> AsyncIterator[bytes]:
+        """A body that may go on for as long as it comes, as it does; it ends where the client goes away. Raises Refusal
+        where nothing of it comes for too long."""
+        more = True
+        while more:
+            try:
+                part, more = await received(request.receive, self._limits.client_idle_s)
+            except ConnectionResetError:
+                return
+            yield part
+
+
+def answer(document: object, status: int = 200) -> Response:
+    """A document as an answer."""
+    return Response(orjson.dumps(document), status, media_type="application/json")
+
+
+def described(examples: Mapping[str, object], *others: str) -> dict[str, Any]:
+    """A request body as OpenAPI describes it, with examples that are tests. others: media types beside JSON."""
+    content: dict[str, Any] = {
+        "application/json": {
+            "schema": {"type": "object"},
+            "examples": {name: {"value": value} for name, value in examples.items()},
+        }
+    }
+    content |= {name: {"schema": {"type": "string"}} for name in others}
+    return {"requestBody": {"required": True, "content": content}}

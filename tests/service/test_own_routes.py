@@ -1,0 +1,126 @@
+"""The gateway's own routes have the limits and the caps that every other request of a tenant has."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from kvpolicy.service.app import Gateway
+from tests.service.test_edge_failing_open import assembled, engine_like
+from tests.service.test_edge_passing import raw, until
+from tests.service.upstream import upstream
+
+KEY = {"x-api-key": "key"}
+OWN = [("GET", "/v1/owners"), ("POST", "/v1/plan"), ("POST", "/v1/events"), ("PUT", "/v1/workflows/w"),
+       ("GET", "/v1/doctor"), ("GET", "/v1/runs/r"), ("GET", "/v1/explain/x")]  # fmt: skip
+WRITTEN = [(method, path) for method, path in (*OWN, ("POST", "/admin/policies")) if method != "GET"]
+ROW = {"id": "r", "owner": {"session": "s"}, "model": "m", "block_size": 16, "tokens": 80,
+       "spans": [{"kind": "system", "start": 0, "end": 40}]}  # fmt: skip
+
+
+@contextmanager
+def running(caps: dict[str, Any] | None = None, **limits: Any) -> Iterator[tuple[str, Gateway]]:
+    tenant = [{"name": "t", "keys": [sha256(b"key").hexdigest()], "caps": caps or {}}]
+    with upstream(engine_like) as engine, assembled(engine.url, tenant=tenant, limits=limits) as made:
+        yield made
+
+
+def status_of(data: bytes) -> int:
+    return int(data.split(b" ", 2)[1])
+
+
+def test_a_long_head_is_refused() -> None:
+    with running(header_bytes=2048) as (at, _):
+        for method, path in OWN:
+            assert httpx.request(method, at + path, headers={**KEY, "x-long": "x" * 2048}).status_code == 431, path
+
+
+@pytest.mark.parametrize(("method", "path"), WRITTEN)
+def test_a_body_that_stops_coming_is_not_waited_for(method: str, path: str) -> None:
+    with running(client_idle_s=0.3) as (at, made):
+        head = f"{method} {path} HTTP/1.1\r\nhost: x\r\nx-api-key: key\r\ncontent-length: 100\r\n\r\n{{"
+        answer = raw(at, head.encode())
+        assert status_of(answer) == 408
+        assert b"connection: close" in answer
+        assert made.proxy.admission._accounts.get("t") is None or made.proxy.admission._accounts["t"].running == 0
+
+
+def test_nor_one_that_takes_for_ever() -> None:
+    with running(body_s=0.5, client_idle_s=30) as (at, _):
+        host, port = at.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as slow:
+            slow.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: key\r\ncontent-length: 1000\r\n\r\n{")
+            slow.settimeout(0.1)
+            answer = b""
+            for _ in range(100):
+                try:
+                    answer = slow.recv(65536)
+                    break
+                except TimeoutError:
+                    slow.sendall(b" ")
+        assert status_of(answer) == 408
+
+
+def test_a_body_that_is_too_large_is_refused() -> None:
+    with running(body_bytes=4096) as (at, _):
+        for method, path in WRITTEN:
+            answer = httpx.request(method, at + path, headers=KEY, content=b" " * 5000)
+            assert answer.status_code == 413, path
+
+
+def test_requests_a_minute_are_those_of_own_routes_too() -> None:
+    with running({"requests_per_minute": 3}) as (at, _):
+        found = [httpx.get(f"{at}/v1/owners", headers=KEY) for _ in range(4)]
+        assert [answer.status_code for answer in found] == [200, 200, 200, 429]
+        assert int(found[3].headers["retry-after"]) >= 1
+        for method, path in OWN:
+            assert httpx.request(method, at + path, headers=KEY, content=b"{}").status_code == 429, path
+
+
+def test_a_stream_of_plans_counts_for_as_long_as_it_runs() -> None:
+    with running({"concurrent": 1}) as (at, made):
+        host, port = at.removeprefix("http://").split(":")
+        line = orjson.dumps(ROW) + b"\n"
+        with socket.create_connection((host, int(port)), timeout=20) as stream:
+            stream.sendall(
+                b"POST /v1/plan HTTP/1.1\r\nhost: x\r\nx-api-key: key\r\ncontent-type: application/x-ndjson\r\n"
+                b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line)
+            )
+            told = b""
+            while b"directives" not in told:
+                told += stream.recv(65536)
+            assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 429
+        assert until(lambda: httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 200)
+        assert made.proxy.admission._accounts["t"].running == 0
+
+
+def test_a_stream_that_stops_coming_ends_with_a_line_that_says_so() -> None:
+    with running(client_idle_s=0.3) as (at, _):
+        host, port = at.removeprefix("http://").split(":")
+        line, told = orjson.dumps(ROW) + b"\n", b""
+        with socket.create_connection((host, int(port)), timeout=20) as stream:
+            stream.sendall(
+                b"POST /v1/plan HTTP/1.1\r\nhost: x\r\nx-api-key: key\r\ncontent-type: application/x-ndjson\r\n"
+                b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line)
+            )
+            while part := stream.recv(65536):  # the connection is closed: what may still come belongs to nobody
+                told += part
+        assert status_of(told) == 200
+        assert b"directives" in told
+        assert b"nothing of the body came" in told
+
+
+@pytest.mark.parametrize(("method", "path"), OWN)
+def test_nobodys_request_is_refused_and_its_body_not_waited_for(method: str, path: str) -> None:
+    with running() as (at, _):
+        head = f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n".encode()
+        answer = raw(at, head)
+        assert status_of(answer) == 401
+        assert b"connection: close" in answer
