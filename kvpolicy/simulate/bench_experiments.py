@@ -75,6 +75,15 @@ EXPERIMENTS: dict[str, Experiment] = {
         sample=80,
         part="!0/4",
     ),
+    "baselines": Experiment(
+        "The same for rules of general caches, by libCacheSim (extra `bench`), and of SGLang.",
+        _SESSIONS,
+        ("lru", "belady-resident", "arc", "s3fifo", "lirs", "2q", "sglang-lru", "sglang-slru"),
+        (1.0, 2.0, 5.0),
+        coarsen=8,
+        sample=80,
+        part="!0/4",
+    ),
     "begun": Experiment(
         "The same, for a server that has already served the other sessions: its pauses are known from the beginning.",
         _SESSIONS,
