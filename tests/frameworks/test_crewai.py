@@ -98,7 +98,7 @@ def crew(*agents: Agent, **more: Any) -> Crew:
 
 
 def task(of: Agent | None, **more: Any) -> Task:
-    return Task(**{"description": "Say it.", "expected_output": "A word.", "agent": of, **more})
+    return Task(description="Say it.", expected_output="A word.", agent=of, **more)
 
 
 def test_who_works_decides_what_is_found_again(served: Stack) -> None:
@@ -169,8 +169,7 @@ def test_tasks_on_the_side_are_branches(served: Stack) -> None:
     service, engine = kvpolicy.Service(served.service), Engine()
     llm = model(served, engine)
     first, *side, last = (agent(role, llm) for role in ("first", "one", "two", "two", "last"))
-    told = [task(each, async_execution=True, description=f"{number}.") for number, each in enumerate(side)]
-    tasks = [task(first), *told, task(last)]
+    tasks = [task(first), *(task(each, async_execution=True) for each in side), task(last)]
     team = Crew(agents=[first, *side, last], tasks=tasks)
     with watch(team, service, session="side") as run:
         team.kickoff()

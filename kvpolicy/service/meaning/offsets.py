@@ -7,6 +7,7 @@ differ. `decisions` uses what is remembered and never waits: what is missing is 
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,13 +63,14 @@ class Places:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of it: known fetched unknown (the engine could not say) asked (calls)."""
+    """What became of it: known fetched shared (another was asking for the same) unknown (the engine could not say) asked
+    (calls)."""
 
     known: int = 0
     fetched: int = 0
+    shared: int = 0
     unknown: int = 0
     asked: int = 0
-    running: set[bytes] = field(default_factory=set)
 
 
 class Offsets:
@@ -78,6 +80,8 @@ class Offsets:
         self._ends: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
         self._totals: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
         self._tools: OrderedDict[tuple[str | None, bytes], tuple[int, int]] = OrderedDict()
+        self._asking: dict[tuple[str | None, bytes], asyncio.Future[Places | None]] = {}
+        self._running: dict[tuple[str | None, bytes], asyncio.Future[Places | None]] = {}
         self._most = most
         self.counts = Counts()
 
@@ -104,18 +108,24 @@ class Offsets:
         self._tools.pop((conversation.model, _tool_key(conversation)), None)
 
     async def fetch(self, conversation: Conversation, tokenizer: Tokenizer) -> Places | None:
-        """Ask the engine for what is missing, the newest units first. None where it cannot say."""
+        """Ask the engine for what is missing, the newest units first. None where it cannot say. # INVARIANT: whoever asks
+        for the same meanwhile gets the same answer: each has a plan that waits for it."""
         if not conversation.units or (conversation.messages is None and not isinstance(conversation.prompt, str)):
             self.counts.unknown += 1
             return None
-        key = conversation.units[-1].digest
-        if key in self.counts.running:
-            return None
-        self.counts.running.add(key)
+        key = (conversation.model, conversation.units[-1].digest)
+        running = self._running.get(key)
+        if running is not None:
+            self.counts.shared += 1
+            return await asyncio.shield(running)
+        running = self._running[key] = asyncio.get_running_loop().create_future()
+        found = None
         try:
-            return await self._fetch(conversation, tokenizer)
+            found = await self._fetch(conversation, tokenizer)
         finally:
-            self.counts.running.discard(key)
+            del self._running[key]
+            running.set_result(found)
+        return found
 
     async def _fetch(self, conversation: Conversation, tokenizer: Tokenizer) -> Places | None:
         model, messages, tools = conversation.model, conversation.messages or (), conversation.tools

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -105,6 +106,30 @@ def test_a_prefix_that_does_not_begin_the_whole_is_not_taken() -> None:
     assert places.ends[0] is not None
 
 
+def test_the_same_prompt_of_several_at_once_is_asked_once_and_known_to_all() -> None:
+    TALK = [{"role": "system", "content": "be kind to all"}, {"role": "user", "content": "who is there"}]
+
+
+class Slow(Engine):
+        async def tokens(self, *given: Any, **named: Any) -> Sequence[int] | None:
+            await asyncio.sleep(0)
+            return await super().tokens(*given, **named)
+
+    asked = conversation([{"role": "user", "content": "the same for all"}])
+
+    async def main(engine: Engine, offsets: Offsets) -> list[Places | None]:
+        waiting = [asyncio.create_task(offsets.fetch(asked, engine)) for _ in range(4)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()  # nobody else's affair
+        return await asyncio.gather(*waiting[:1], *waiting[2:])
+
+    one, several = Slow(), Slow()
+    alone = fetched(Offsets(), asked, one)
+    assert alone is not None and asyncio.run(main(several, Offsets())) == [alone] * 3
+    assert several.calls == one.calls
+    assert asyncio.run(main(Slow(dead=True), Offsets())) == [None] * 3
+
+
 def test_an_engine_that_cannot_say_leaves_it_unknown() -> None:
     offsets = Offsets()
     asked = conversation([{"role": "user", "content": "a"}])
@@ -160,3 +185,64 @@ def test_spans_never_overlap_and_stay_in_the_prompt(messages: list[dict[str, Any
         assert span.end is not None
         assert upto <= span.start < span.end <= places.total
         upto = span.end
+
+
+TALK = [{"role": "system", "content": "be kind to all"}, {"role": "user", "content": "who is there"}]
+
+
+class Slow(Engine):
+    """One that answers once it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def tokens(self, *args: Any, **settings: Any) -> Sequence[int] | None:
+        await self.gate.wait()
+        return await super().tokens(*args, **settings)
+
+
+def test_who_asks_for_the_same_at_one_moment_gets_the_same() -> None:
+    async def all_of_them() -> tuple[list[Any], int]:
+        offsets, engine = Offsets(), Slow()
+        asked = [asyncio.create_task(offsets.fetch(conversation(TALK), engine)) for _ in range(3)]
+        await asyncio.sleep(0)
+        engine.gate.set()
+        found = await asyncio.gather(*asked)
+        assert offsets.counts.shared == 2
+        return found, engine.calls
+
+    found, calls = asyncio.run(all_of_them())
+    assert found[0] is not None
+    assert found[0].whole
+    assert found[1] == found[2] == found[0]
+    alone = Engine()
+    asyncio.run(Offsets().fetch(conversation(TALK), alone))
+    assert calls == alone.calls
+
+
+def test_another_model_has_tokens_of_its_own() -> None:
+    async def both() -> list[Any]:
+        offsets, engine = Offsets(), Slow()
+        each = [conversation(TALK), replace(conversation(TALK), model="another")]
+        asked = [asyncio.create_task(offsets.fetch(one, engine)) for one in each]
+        await asyncio.sleep(0)
+        engine.gate.set()
+        assert offsets.counts.shared == 0
+        await asyncio.gather(*asked)
+        return [offsets.known(one) for one in each]
+
+    assert None not in asyncio.run(both())
+
+
+def test_whoever_waits_for_one_that_breaks_off_waits_no_longer() -> None:
+    async def both() -> object:
+        offsets, engine = Offsets(), Slow()
+        first, second = (asyncio.create_task(offsets.fetch(conversation(TALK), engine)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second is None
+        engine.gate.set()
+        return await offsets.fetch(conversation(TALK), engine)
+
+    assert asyncio.run(both()) is not None
