@@ -121,7 +121,7 @@ class Budget:
                 continue
             if covered.takes(entry):
                 continue
-            granted = line.granted
+            granted, way = line.granted, covered.way(line)
             shorter = min(length, max((n for n, s, _ in line.pieces if s > PROTECTED + priority), default=0))
             # What others keep is the head of its prefix, so its tail is its own, as far as it goes.
             enough = max(self._charged(line, length) - (before - self.blocks), shorter)
@@ -132,7 +132,7 @@ class Budget:
             if enough > shorter:
                 self._cut(line, shorter, now)
             passed.append((entry, length, granted))
-            covered.look(self._heap)  # what it shared with weaker ones may be theirs alone by now
+            covered.look(self._heap, way)  # what it shared with weaker ones may be theirs alone by now
         for entry, length, granted in reversed(passed):  # strongest first: what others keep anyway is free
             line = entry[3]
             lowest = line.granted

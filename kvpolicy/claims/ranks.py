@@ -6,7 +6,7 @@ fulfils `Ranks`; the tests' naive list-per-block pool does too.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 
@@ -74,6 +74,10 @@ class Ranks(Protocol):
     def protectors(self, mark: Mark) -> tuple[Hashable, int]:
         """The place where a mark's prefix ends, and how many protect the block there: marks at that place, and ways on
         from it with any behind."""
+        ...
+
+    def way(self, mark: Mark) -> Iterable[Hashable]:
+        """The places (see `protectors`) on the way to where a mark's prefix ends, that one included."""
         ...
 
     def last_release(self, mark: Mark, length: int | None = None) -> float | None:

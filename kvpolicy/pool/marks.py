@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from kvpolicy.pool.lease import Lease
 from kvpolicy.pool.mark import Mark
@@ -87,6 +87,13 @@ class Marks(ABC):
     def protectors(self, mark: Mark) -> tuple[Run | None, int]:
         """See `ranks.protectors`."""
         return protectors(mark.run)
+
+    def way(self, mark: Mark) -> Iterator[Run]:
+        """The runs that a mark's prefix lies in, from its end."""
+        run = mark.run
+        while run is not None and run.parent is not None:
+            yield run
+            run = run.parent
 
     def last_release(self, mark: Mark, length: int | None = None) -> float | None:
         """When the last block of the mark's prefix (of its first `length` blocks) was let go. Seconds; None while a

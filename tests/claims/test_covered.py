@@ -86,3 +86,21 @@ def test_a_cut_does_not_look_at_all_who_share_a_head(aside: bool, monkeypatch: p
     world.ask(Owner(session="filler"), words)
     world.steering.claim(Owner(session="s0"), chain(*words), 0.0, Wish(priority=60, retention=PINNED))
     assert (len(made) <= 6) == aside, len(made)
+
+
+def test_who_shares_a_head_is_looked_at_a_few_times_each_when_all_are_displaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Counted, not timed: not once for each of the others."""
+    world, looked, takes = World(SILENT, 1000, 0.01), [], Covered.takes
+    words = [f"t{i}" for i in range(10)]
+    world.ask(Owner(session="filler"), words)
+    for owner in range(100):
+        world.steering.claim(Owner(session=f"s{owner}"), chain(*words), 0.0, Wish(priority=50, retention=PINNED))
+    world.ask(Owner(session="filler"), [f"x{i}" for i in range(10)])
+    monkeypatch.setattr(Covered, "takes", lambda self, entry: looked.append(entry) or takes(self, entry))
+    stronger = Wish(priority=60, retention=PINNED)
+    world.steering.claim(Owner(session="x"), chain(*[f"x{i}" for i in range(10)]), 0.0, stronger)
+    assert world.protected(words) == 0
+    assert world.protected([f"x{i}" for i in range(10)]) == 10
+    assert len(looked) <= 300, len(looked)
