@@ -116,7 +116,8 @@ class Handler(BaseSpanHandler[Any]):
         """It ended. What still runs in a workflow that did (a thread cannot be cancelled) ends with it."""
         with _lock:
             place = _open.pop(id_, None)
-            late = [key for key, one in _open.items() if place and place.level == RUN and one.going is place.going]
+            ended = place.going if place is not None and place.level == RUN else None
+            late = [] if ended is None else [key for key, one in _open.items() if one.going is ended]
             inner = [_open.pop(key) for key in late]
         for one in [*reversed(inner), *([place] if place else [])]:
             one.left.close()
@@ -145,7 +146,7 @@ def _begun(flow: Any, asked: _Watched, start: Any, left: ExitStack) -> _Going:
 
 def _stepped(going: _Going, id_: str, given: Mapping[str, Any], left: ExitStack) -> str:
     """A step begins; the level of what is in it. In a workflow of agents the one that the event is for is the step."""
-    event = next((value for value in given.values() if isinstance(value, Event)), None)
+    event: Any = next((value for value in given.values() if isinstance(value, Event)), None)
     if going.of_agents:
         going.hand_to(getattr(event, "current_agent_name", None) or going.agent)
         left.callback(leave, inside(node=going.agent, agent=going.agent))

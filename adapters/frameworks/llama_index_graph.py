@@ -20,7 +20,7 @@ _NOTHING = re.compile(r"\b(None|Optional)\b")
 _HANDLER = "catch_error"
 
 
-def loaded(module: str, name: str) -> tuple[type, ...]:
+def loaded(module: str, name: str) -> tuple[Any, ...]:
     """A class of llama-index-core, as isinstance takes it; none where the application did not load that package."""
     found = getattr(sys.modules.get(f"llama_index.core.{module}"), name, None)
     return (found,) if isinstance(found, type) else ()
