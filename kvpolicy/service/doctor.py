@@ -23,6 +23,7 @@ from kvpolicy.service.seen import Seen
 
 VOLATILE, TOOL_ORDER, DIVERGED = "VOLATILE_PREFIX", "TOOL_ORDER_CHANGED", "HISTORY_DIVERGED"
 MOST_CHAINS = 10_000
+MOST_WAITING = 64  # of one prompt
 AROUND = 24  # characters each side that a tenant may ask for
 PIECE = 8
 MOST_TEXT = 16_384
@@ -77,7 +78,7 @@ class Doctor:
         self.counts: Counter[str] = Counter()
         self._last: OrderedDict[_Key, _Last] = OrderedDict()
         self._tokens: OrderedDict[_Key, array[int]] = OrderedDict()  # keyed hashes of a chain's first tokens
-        self._waiting: OrderedDict[bytes, tuple[_Key, dict[str, Any] | None]] = OrderedDict()  # by newest unit
+        self._waiting: OrderedDict[bytes, dict[_Key, dict[str, Any] | None]] = OrderedDict()  # chains by newest unit
         self._notices: OrderedDict[_Key, dict[str, Any]] = OrderedDict()
         self._heads: WeakValueDictionary[bytes, Fingerprint] = WeakValueDictionary()  # as long as a chain has it
 
@@ -94,7 +95,7 @@ class Doctor:
         last = self._last.get(key)
         _keep(self._last, key, new)
         if conversation.units:
-            _keep(self._waiting, conversation.units[-1].digest, (key, None))
+            self._wait(conversation, key, None)
         if last is None:
             return
         found = compare(last.units, last.tools, new.units, new.tools)
@@ -115,7 +116,7 @@ class Doctor:
         exchange.notes[self.name] = told
         _keep(self._notices, key, told)
         if conversation.units:
-            _keep(self._waiting, conversation.units[-1].digest, (key, told))
+            self._wait(conversation, key, told)
         listed = exchange.answer_headers.get("x-kvp-warn")
         exchange.answer_headers["x-kvp-warn"] = code if not listed else f"{listed}, {code}"
         if code == VOLATILE and exchange.headers.get(ASKED) == "show":
@@ -125,19 +126,28 @@ class Doctor:
         """The engine's tokens of a prompt are known: say where it differs from its chain's last."""
         if places.tokens is None or not conversation.units:
             return
-        key, told = self._waiting.pop(conversation.units[-1].digest, (None, None))
-        if key is None:
+        waiting = self._waiting.pop(conversation.units[-1].digest, None)
+        if waiting is None:
             return
         new = array("I", (self._hash(token) for token in places.tokens[:MOST_TOKENS]))
-        old = self._tokens.get(key)
-        _keep(self._tokens, key, new)
-        if told is not None and old is not None and (at := _common(old, new)) < MOST_TOKENS:
-            told["first_differing_token"] = at
+        for key, told in waiting.items():
+            old = self._tokens.get(key)
+            _keep(self._tokens, key, new)
+            if told is not None and old is not None and (at := _common(old, new)) < MOST_TOKENS:
+                told["first_differing_token"] = at
 
     def of_tenant(self, tenant: str, session: str | None = None) -> list[dict[str, Any]]:
         """The newest notice of each of a tenant's chains."""
         rows = [told for key, told in self._notices.items() if key[0] == tenant and session in (None, key[1])]
         return rows[-1000:]
+
+    def _wait(self, conversation: Conversation, key: _Key, told: dict[str, Any] | None) -> None:
+        """For the tokens of a prompt, which several chains may have at one moment."""
+        digest = conversation.units[-1].digest
+        chains = self._waiting.get(digest, {})
+        if len(chains) < MOST_WAITING or key in chains:
+            chains[key] = told
+        _keep(self._waiting, digest, chains)
 
     def _fingerprint(self, tenant: str, text: str) -> Fingerprint:
         """Of a head, its first `MOST_TEXT` characters. Each tenant's are its own: how long this takes tells nobody what

@@ -48,7 +48,7 @@ class Parts(Collector):
             "kvpolicy_replanning", "Plans read again, and what was told of it.", "what", holding.counts.items()
         )
         offsets = decisions.offsets.counts
-        rows = [(n, getattr(offsets, n)) for n in ("known", "fetched", "unknown", "asked")]
+        rows = [(n, getattr(offsets, n)) for n in ("known", "fetched", "shared", "unknown", "asked")]
         yield counted("kvpolicy_places", "Places of messages in tokens.", "what", rows)
         tokens = CounterMetricFamily("kvpolicy_tokens", "Tokens by the engine's own counts.", labels=["tenant", "kind"])
         for (tenant, kind), count in self._metrics.tokens.items():

@@ -57,8 +57,7 @@ class Tokenizing:
             task.cancel()
 
     async def _fetch(self, conversation: Conversation, offsets: Offsets, found: Callable[[Places], None]) -> None:
-        async with self._turn:
-            places = await offsets.fetch(conversation, self)
+        places = await offsets.fetch(conversation, self)
         if places is not None:
             with suppress(Exception):  # a fault of ours costs this hint
                 found(places)
@@ -99,7 +98,7 @@ class Tokenizing:
                 continue
             self.counts["asked"] += 1
             try:
-                async with asyncio.timeout(WITHIN_S):
+                async with self._turn, asyncio.timeout(WITHIN_S):
                     answer = await engine.ask("POST", "/tokenize", _JSON, Made(partial(_written, body)))
                     try:
                         if answer.status == HTTPStatus.OK:

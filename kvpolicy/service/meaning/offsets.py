@@ -63,8 +63,8 @@ class Places:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of it: known fetched shared (another was asking for the same) unknown (the engine could not say) asked
-    (calls)."""
+    """What became of it: known fetched shared (somebody was asking for the same) unknown (the engine could not say)
+    asked (calls)."""
 
     known: int = 0
     fetched: int = 0
@@ -80,7 +80,6 @@ class Offsets:
         self._ends: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
         self._totals: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
         self._tools: OrderedDict[tuple[str | None, bytes], tuple[int, int]] = OrderedDict()
-        self._asking: dict[tuple[str | None, bytes], asyncio.Future[Places | None]] = {}
         self._running: dict[tuple[str | None, bytes], asyncio.Future[Places | None]] = {}
         self._most = most
         self.counts = Counts()
@@ -108,8 +107,10 @@ class Offsets:
         self._tools.pop((conversation.model, _tool_key(conversation)), None)
 
     async def fetch(self, conversation: Conversation, tokenizer: Tokenizer) -> Places | None:
-        """Ask the engine for what is missing, the newest units first. None where it cannot say. # INVARIANT: whoever asks
-        for the same meanwhile gets the same answer: each has a plan that waits for it."""
+        """Ask the engine for what is missing, the newest units first. None where it cannot say.
+
+        # INVARIANT: whoever asks for the same meanwhile gets the same answer: each has a plan that waits for it.
+        """
         if not conversation.units or (conversation.messages is None and not isinstance(conversation.prompt, str)):
             self.counts.unknown += 1
             return None

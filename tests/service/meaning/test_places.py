@@ -107,10 +107,7 @@ def test_a_prefix_that_does_not_begin_the_whole_is_not_taken() -> None:
 
 
 def test_the_same_prompt_of_several_at_once_is_asked_once_and_known_to_all() -> None:
-    TALK = [{"role": "system", "content": "be kind to all"}, {"role": "user", "content": "who is there"}]
-
-
-class Slow(Engine):
+    class Slow(Engine):
         async def tokens(self, *given: Any, **named: Any) -> Sequence[int] | None:
             await asyncio.sleep(0)
             return await super().tokens(*given, **named)
@@ -125,7 +122,8 @@ class Slow(Engine):
 
     one, several = Slow(), Slow()
     alone = fetched(Offsets(), asked, one)
-    assert alone is not None and asyncio.run(main(several, Offsets())) == [alone] * 3
+    assert alone is not None
+    assert asyncio.run(main(several, Offsets())) == [alone] * 3
     assert several.calls == one.calls
     assert asyncio.run(main(Slow(dead=True), Offsets())) == [None] * 3
 
@@ -190,7 +188,7 @@ def test_spans_never_overlap_and_stay_in_the_prompt(messages: list[dict[str, Any
 TALK = [{"role": "system", "content": "be kind to all"}, {"role": "user", "content": "who is there"}]
 
 
-class Slow(Engine):
+class Gated(Engine):
     """One that answers once it is told to."""
 
     def __init__(self) -> None:
@@ -204,7 +202,7 @@ class Slow(Engine):
 
 def test_who_asks_for_the_same_at_one_moment_gets_the_same() -> None:
     async def all_of_them() -> tuple[list[Any], int]:
-        offsets, engine = Offsets(), Slow()
+        offsets, engine = Offsets(), Gated()
         asked = [asyncio.create_task(offsets.fetch(conversation(TALK), engine)) for _ in range(3)]
         await asyncio.sleep(0)
         engine.gate.set()
@@ -223,7 +221,7 @@ def test_who_asks_for_the_same_at_one_moment_gets_the_same() -> None:
 
 def test_another_model_has_tokens_of_its_own() -> None:
     async def both() -> list[Any]:
-        offsets, engine = Offsets(), Slow()
+        offsets, engine = Offsets(), Gated()
         each = [conversation(TALK), replace(conversation(TALK), model="another")]
         asked = [asyncio.create_task(offsets.fetch(one, engine)) for one in each]
         await asyncio.sleep(0)
@@ -237,7 +235,7 @@ def test_another_model_has_tokens_of_its_own() -> None:
 
 def test_whoever_waits_for_one_that_breaks_off_waits_no_longer() -> None:
     async def both() -> object:
-        offsets, engine = Offsets(), Slow()
+        offsets, engine = Offsets(), Gated()
         first, second = (asyncio.create_task(offsets.fetch(conversation(TALK), engine)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
