@@ -10,6 +10,7 @@ it is (`client.wire.base_url`). It names its sub-agents by ids in a header; hook
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
@@ -67,7 +68,7 @@ class Watched(AbstractContextManager[ClaudeAgentOptions], AbstractAsyncContextMa
             told.setdefault(event, []).append(HookMatcher(hooks=[self._hook(hook)]))
         owner = self.run.owner
         place = Scope(session=owner.session, run=owner.run, workflow=self.run.workflow, node=MAIN)
-        env = {ADDRESS: self._service.url, VOLATILE: "0", **options.env}
+        env = {ADDRESS: self._service.url, VOLATILE: os.environ.get(VOLATILE, "0"), **options.env}
         if env[ADDRESS].rstrip("/") == self._service.url:
             env[ADDRESS] = base_url(self._service.url, place)
         return replace(options, hooks=told, env=env)
