@@ -1,7 +1,8 @@
 """How much one tenant may ask at once and in a minute: counted at the edge, answered with 429 and when to come again.
 
 `proxy` enters and leaves for every request that has a tenant. A bucket holds a minute's requests and fills evenly, so
-that a pause saves up one minute and no more. Counts are this replica's own.
+that a pause saves up one minute and no more. Of several replicas each grants its even share of a cap, so that no
+request waits for another's count; a tenant whose requests all reach one of them gets that share.
 """
 
 from __future__ import annotations
@@ -28,26 +29,28 @@ class _Account:
 
 
 class Admission:
-    """clock: seconds."""
+    """clock: seconds. replicas: how many gateways share the load now; this one alone, unless the store knows more."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.replicas: Callable[[], int] = lambda: 1
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def enter(self, tenant: Tenant) -> None:
         """A request of the tenant begins. Raises Refusal where it asks too much; then there is nothing to leave."""
         now, caps = self._clock(), tenant.caps
         account = self._account(tenant, now)
-        if caps.concurrent is not None and account.running >= caps.concurrent:
-            raise _slower(f"{caps.concurrent} requests at once are allowed", 1)
+        among = 1 if caps.concurrent is None and caps.requests_per_minute is None else max(1, self.replicas())
+        if caps.concurrent is not None and account.running >= ceil(caps.concurrent / among):
+            raise _slower(f"{caps.concurrent} requests at once are allowed{_here(among)}", 1)
         if caps.requests_per_minute is not None:
-            most = float(caps.requests_per_minute)
-            account.left = min(account.left + (now - account.at) * most / _MINUTE, most)
+            pace = caps.requests_per_minute / among
+            account.left = min(account.left + (now - account.at) * pace / _MINUTE, max(pace, 1.0))
             account.at = now
             if account.left < 1:
                 raise _slower(
-                    f"{caps.requests_per_minute} requests in a minute are allowed",
-                    ceil((1 - account.left) * _MINUTE / most),
+                    f"{caps.requests_per_minute} requests in a minute are allowed{_here(among)}",
+                    ceil((1 - account.left) * _MINUTE / pace),
                 )
             account.left -= 1
         account.running += 1
@@ -73,6 +76,10 @@ class Admission:
                 return
             if not self._accounts[name].running:
                 del self._accounts[name]
+
+
+def _here(among: int) -> str:
+    return "" if among == 1 else f", at this one of {among} gateways its share"
 
 
 def _slower(message: str, seconds: int) -> Refusal:

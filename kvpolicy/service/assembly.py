@@ -91,10 +91,11 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
 
     parts: dict[str, Any] = {
         "proxy": gateway.proxy, "decisions": decisions, "holding": holding, "channels": channels, "doctor": doctor,
-        "routing": routing, "telling": together, "tokenizing": tokenizing, "residents": residents,
+        "routing": routing, "telling": together, "store": store, "tokenizing": tokenizing, "residents": residents,
         "journal": next((each for each in watching if each.name == "journal"), None),
     }  # fmt: skip
     decisions.metrics = measured(app, gateway, parts)
+    gateway.proxy.admission.replicas = lambda: store.status().replicas
     entrance = Entrance(gateway.tenants, config.limits, gateway.proxy.admission)
     mount(
         app,

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from kvpolicy.service.metrics import Metrics
+from kvpolicy.store.contract import SHARED
 
 # part, family, text, label: parts with plain counters
 _OTHERS = (
@@ -58,7 +59,14 @@ class Parts(Collector):
         running.add_metric([], proxy.running)
         yield running
         yield from self._more(decisions)
+        store = self._parts["store"].status()
         for name, text, value in (
+            (
+                "kvpolicy_store_shared",
+                "Whether the store answers: 0 while this replica goes on alone.",
+                store.mode == SHARED,
+            ),
+            ("kvpolicy_store_replicas", "Gateways that were last seen to share the store.", store.replicas),
             ("kvpolicy_sessions", "Chains that are remembered.", len(decisions.sessions)),
             ("kvpolicy_owners_held", "Owners for whom engines hold something by our plans.", len(holding)),
         ):

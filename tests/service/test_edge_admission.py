@@ -36,6 +36,36 @@ def test_a_minute_fills_evenly_and_saves_up_no_more() -> None:
     assert let_in() == 6
 
 
+@pytest.mark.parametrize(
+    ("among", "at_first", "wait", "later"), [(1, 6, 10, 3), (2, 3, 20, 1), (4, 1, 20, 1), (12, 1, 120, 0)]
+)
+def test_each_of_several_replicas_grants_its_share(among: int, at_first: int, wait: int, later: int) -> None:
+    now = [0.0]
+    gate, tenant = Admission(lambda: now[0]), Tenant("a", caps=Caps(requests_per_minute=6))
+    gate.replicas = lambda: among
+    granted = []
+    for now[0] in (0.0, 30.0):
+        granted.append(0)
+        with pytest.raises(Refusal, match="6 requests in a minute") as refused:
+            for _ in range(10):
+                gate.enter(tenant)
+                granted[-1] += 1
+        if now[0] == 0.0:
+            assert int(refused.value.headers["retry-after"]) == wait
+    assert granted == [at_first, later]
+    assert ("its share" in str(refused.value)) == (among > 1)
+
+
+@pytest.mark.parametrize(("among", "granted"), [(1, 5), (2, 3), (5, 1), (9, 1)])
+def test_places_at_once_are_shared_and_none_gets_nothing(among: int, granted: int) -> None:
+    gate, tenant = Admission(lambda: 0.0), Tenant("a", caps=Caps(concurrent=5))
+    gate.replicas = lambda: among
+    for _ in range(granted):
+        gate.enter(tenant)
+    with pytest.raises(Refusal, match="5 requests at once"):
+        gate.enter(tenant)
+
+
 def test_so_many_at_once_and_another_when_one_has_ended() -> None:
     gate, tenant = Admission(lambda: 0.0), Tenant("a", caps=Caps(concurrent=2))
     gate.enter(tenant)

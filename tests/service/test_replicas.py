@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.service.test_edge_refusals import hashed
 from tests.service.through import Through, until
 from tests.simulated.running import running
 from tests.store.servers import BINARY, Server
@@ -100,6 +101,24 @@ def test_replicas_agree_also_with_one_that_starts_later(tmp_path: Path) -> None:
         back = httpx.post(f"{two.url}/admin/policies", json={"name": "coding_agent", "rollback": 1}, timeout=30)
         assert back.status_code == 200
         assert until(lambda: phase_by_plan(one, "t"), None) is None
+
+
+def test_two_replicas_grant_one_cap_between_them(tmp_path: Path) -> None:
+    """As soon as both are known to be there; one alone grants it whole."""
+    with replicas(tmp_path) as made:
+        tenant = f'[[tenant]]\nname = "a"\nkeys = ["{hashed("a")}"]\ncaps = {{ requests_per_minute = 4 }}\n'
+        made.settings.write_text(made.settings.read_text() + tenant)
+
+        def granted(*gateways: Through) -> int:
+            """Requests let through, of more than may be; the clock is the store's, and a minute fills slowly."""
+            asked = [httpx.get(f"{at.url}/v1/models", headers={"x-api-key": "a"}, timeout=30) for at in gateways * 6]
+            assert {answer.status_code for answer in asked} == {200, 429}
+            return sum(answer.status_code == 200 for answer in asked)
+
+        assert granted(made.start()) in (4, 5)
+        two = made.start(), made.start()
+        assert until(lambda: [each.counter("kvpolicy_store_replicas") for each in two], [3.0, 3.0]) == [3.0, 3.0]
+        assert granted(*two) in (2, 3, 4)  # a third of four each, begun or whole
 
 
 def test_a_last_request_ends_what_the_engine_holds_for_its_session(tmp_path: Path) -> None:
