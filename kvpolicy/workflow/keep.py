@@ -2,10 +2,10 @@
 
 A document is JSON, one a tenant: for every tool and node, for all tools, all steps and humans, the durations by the way
 they ended (exact ones as pairs of seconds and weight, sketched ones by the number of their bin), for the classes of
-pauses their returns and seconds at risk, for sessions the sums that tell of their length. Loading what was exported
-gives the same answers, but for pauses that were open: those belong to owners, not to what was learned. What is read is
-checked; one of another version, or one that does not fit, is refused as a whole. Called by `learned`, and by the
-package `store` for what others have kept.
+pauses their returns and seconds at risk, and how far they are believed, for sessions the sums that tell of their
+length. Loading what was exported gives the same answers, but for pauses that were open: those belong to owners, not to
+what was learned. What is read is checked; one of another version, or one that does not fit, is refused as a whole.
+Called by `learned`, and by the package `store` for what others have kept.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from kvpolicy.workflow.learned_times import MOST_NAMES, LearnedTimes
 from kvpolicy.workflow.sample import LEAST, Sample
 from kvpolicy.workflow.shown import shown
 from kvpolicy.workflow.sketch import Sketch
+from kvpolicy.workflow.trust import MOST_LEAD
 
-VERSION = 2
+VERSION = 3
 _SINGLE = ("tools", "human", "step")
 _NAMED = ("tool", "node")
 _MOST_BINS = 1 << 20
@@ -44,6 +45,7 @@ def write(tenant: str, times: LearnedTimes, memory: Memoryfulness, classes: Clas
         **{name: _row(getattr(times, name)) for name in _SINGLE},
         "sessions": memory.state(),
         "pauses": [_class_row(*row) for row in classes.rows()],
+        "believed": classes.trust.lead,
     }
 
 
@@ -83,6 +85,7 @@ def classes_of(document: Mapping[str, Any]) -> Classes:
     if not isinstance(rows, list) or len(rows) > _MOST_CLASSES:
         raise InputFault(f"learned times: pauses are no list of at most {_MOST_CLASSES} classes")
     classes, fine = Classes(), 0
+    classes.trust.lead = _number(document.get("believed"), "pauses, believed", -MOST_LEAD, MOST_LEAD)
     for row in rows:
         names, tools = (row.get(key) if isinstance(row, dict) else None for key in ("class", "tools"))
         if not isinstance(names, list) or not isinstance(tools, list) or len(names) > _DEPTH:

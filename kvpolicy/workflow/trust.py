@@ -16,6 +16,7 @@ from kvpolicy.workflow.hazard import RECENCY, Hazard, foretold
 FADES = 0.98  # a return counts half as much 34 returns later
 BEGINS = 8.0  # 3 of 10,000 for recency
 _MOST = 3.0  # what one return may say, either way
+MOST_LEAD = 1.01 * _MOST / (1.0 - FADES)  # more than returns without end add up to
 _SURE = 30.0  # beyond, the other side counts for less than a step of a rank
 
 

@@ -17,9 +17,11 @@ from kvpolicy.request import Owner, Request
 from kvpolicy.workflow.durations import ENDED, FEW, RETURNED, UNKNOWN
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.keep import VERSION
+from kvpolicy.workflow.hazard import Hazard
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.learned_times import HUMAN, STEP, TOOL, TOOLS
 from kvpolicy.workflow.state import RunState
+from kvpolicy.workflow.trust import BEGINS
 from tests.test_imports import imports, modules
 
 durations = st.lists(
@@ -55,6 +57,22 @@ def test_what_is_exported_is_learned_again(tools: dict[str, list], human: list, 
         one.add(3.0, 4e5)  # and they fade alike
         two.add(3.0, 4e5)
         assert one.read("p90") == two.read("p90")
+
+
+@pytest.mark.parametrize(("age", "sign"), [(8.0, 1), (8e4, -1)])
+def test_how_far_classes_are_believed_is_learned_again(age: float, sign: int) -> None:
+    """Also where they have foretold right, or wrong, for as long as there is."""
+    learned, other = Learned(), Learned()
+    trust, hazard = learned.pauses.classes("t").trust, Hazard(None)
+    for _ in range(200):
+        hazard.ended(8.0)
+        hazard.waited(0.0, 8.0)
+        hazard.told()
+    for _ in range(5000):
+        trust.returned(hazard, age)
+    assert math.copysign(1, trust.lead - BEGINS) == sign
+    there_and_back(learned, other)
+    assert other.pauses.classes("t").trust.lead == trust.lead
 
 
 def run_state(sessions: int, tool_s: float) -> RunState:
@@ -130,6 +148,9 @@ def sketches(bins: dict[str, float]) -> dict[str, Any]:
     "change",
     [
         {"version": VERSION + 1},
+        {"believed": None},
+        {"believed": 1e300},
+        {"believed": float("nan")},
         {"version": VERSION - 1},
         {"tenant": None},
         {"tool": []},
