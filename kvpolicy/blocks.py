@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import pairwise
 
 from kvpolicy import words
@@ -117,7 +118,14 @@ def lay_out(request: Request) -> Layout:
         return _in_order(request)
     if gaps or place < tokens:
         return _with_turns(request, spans)
-    return Layout(tokens, request.block_size, spans, len(spans), tuple(range(len(spans))))
+    return Layout(tokens, request.block_size, spans, len(spans), _as_stated(len(spans)))
+
+
+@lru_cache(maxsize=1024)
+def _as_stated(count: int) -> tuple[int, ...]:
+    """The order of so many spans that were stated in it: one object for all such layouts, which are kept while their
+    requests may be planned again."""
+    return tuple(range(count))
 
 
 def prefix_blocks(end: int, block_size: int) -> int:

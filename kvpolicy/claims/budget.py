@@ -73,7 +73,7 @@ class Budget:
         for _, strength, _ in line.pieces:
             priority = strength - PROTECTED
             if priority >= 0 and priority not in line.queued:
-                line.queued.add(priority)
+                line.queued = (*line.queued, priority)
                 self._turn += 1  # of one owner's, the later leaves first; addresses would differ from run to run
                 heappush(self._heap, (priority, -since, -self._turn, line))
         if len(self._heap) > self._room:
@@ -117,7 +117,7 @@ class Budget:
             priority, _, _, line = entry
             length = _piece(line, priority)
             if not length:
-                line.queued.discard(priority)
+                _leave(line, priority)
                 continue
             if covered.takes(entry):
                 continue
@@ -147,7 +147,7 @@ class Budget:
         if _piece(entry[3], entry[0]):
             heappush(self._heap, entry)
         else:
-            entry[3].queued.discard(entry[0])
+            _leave(entry[3], entry[0])
 
     def keep_whole(self, now: float) -> None:
         """Cut until everything together fits, after blocks have moved between tiers."""
@@ -199,11 +199,16 @@ class Budget:
             if _piece(entry[3], entry[0]):
                 live.append(entry)
             else:
-                entry[3].queued.discard(entry[0])
+                _leave(entry[3], entry[0])
         heapify(live)
         self._heap = live
         self._room = 2 * len(live) + 64
         self._most = len(self._entered)
+
+
+def _leave(line: Line, priority: int) -> None:
+    """The line stands in the order at that priority no more."""
+    line.queued = tuple([each for each in line.queued if each != priority])
 
 
 def _piece(line: Line, priority: int) -> int:

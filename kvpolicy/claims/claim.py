@@ -14,6 +14,7 @@ from kvpolicy.claims.strength import DEFAULT, DROPPED, PROTECTED
 from kvpolicy.claims.wish import Wish
 from kvpolicy.directive import DROP
 
+NEVER = -inf  # one object: there are claims by the million
 MAX_AGE_S = 24 * 3600.0  # a claim ends this long after its last use
 NAMELESS_AGE_S = 3600.0  # an implicit one of an owner known by prefix alone
 # No event ends these, and a drop reached through `any` spares them.
@@ -81,10 +82,10 @@ class Claim:
         self.priority = DEFAULT
         self.ttl: float | None = None
         self.expires = inf
-        self.protected_until = -inf
+        self.protected_until = NEVER
         self.hold_s: float | None = None
         self.hold_from: float | None = None
-        self.born = -inf
+        self.born = NEVER
         self.max_age = NAMELESS_AGE_S if nameless else MAX_AGE_S
         self.lifetime = words.DEFAULT_LIFETIME_BY_KIND.get(kind, words.DEFAULT_LIFETIME)
         self.drop = False
@@ -94,7 +95,7 @@ class Claim:
         self.settled = False
         self.users = 0
         self.over: float | None = None
-        self.over_at = -inf
+        self.over_at = NEVER
         self.granted: float = inf
         self.kept: float = inf
         self.plain = True
@@ -107,7 +108,7 @@ class Claim:
             self.ended = False
         self.directive = directive
         if directive is None:
-            self.priority, self.ttl, self.expires, self.protected_until = DEFAULT, None, inf, -inf
+            self.priority, self.ttl, self.expires, self.protected_until = DEFAULT, None, inf, NEVER
             self.hold_s, self.drop = None, False
             self.lifetime = words.DEFAULT_LIFETIME_BY_KIND.get(self.kind, words.DEFAULT_LIFETIME)
             self.max_age = NAMELESS_AGE_S if nameless else MAX_AGE_S
@@ -126,7 +127,7 @@ class Claim:
             # INVARIANT: `fixed` runs from the first claim for the span and is never armed again.
             self.ttl, self.expires = None, self.first + directive.ttl
         until = directive.protected_until
-        self.protected_until = -inf if until is None else until
+        self.protected_until = NEVER if until is None else until
         self.hold_s = directive.hold_after_release
         self.plain = self.hold_s is None and self.over is None and not directive.ttl_fixed
         if self.hold_s is not None:  # planning again never moves a hold that has started

@@ -68,7 +68,7 @@ class Line:
         self.grace = self.withdraw = self.replan = self.valid_until = inf
         self.frozen: dict[Claim, int] | None = None
         self.before: list[Claim] | None = None
-        self.queued: set[int] = set()  # priorities at which it stands in the budget's order
+        self.queued: tuple[int, ...] = ()  # priorities at which it stands in the budget's order
         self.manual = False
         self.steps: list[Mark] = []  # marks without weight where a ladder of claims changes its tier
 

@@ -129,7 +129,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
         answers.append(found)
         if still and menu is not None:
             _remember(menu, owner, drawn.lifetimes[group], stamp, found)
-    drawn.answers = answers
+    drawn.answers = tuple(answers)
     return answers
 
 

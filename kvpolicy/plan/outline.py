@@ -49,17 +49,17 @@ class Outline:
     )
 
     def __init__(self, policy: Any, request: Request, state: State, layout: Layout | None = None) -> None:
-        self.request = request
+        self.request, self._policy, self._owner = request, policy, request.owner
         self.layout = layout = lay_out(request) if layout is None else layout
-        self._firsts: list[tuple[int, dict[str, Any] | None]] = []  # the first span of each group
-        self.menus: list[Menu | None] = []
-        self.lifetimes: list[str] = []
+        groups: list[int] = []
+        firsts: list[tuple[int, dict[str, Any] | None]] = []  # the first span of each group
+        menus: list[Menu | None] = []
+        lifetimes: list[str] = []
         self.unplaced = unplaced = unplaced_from(request.extra) if request.extra else None
         self.claimed: Sequence[int] = layout.order
-        self._policy = policy
         self._told: Mapping[str, object] | None = _told(state, request.owner)
         self._facts: dict[str, Any] | None = None
-        owner, size, given = request.owner, request.block_size, layout.given
+        size, given = request.block_size, layout.given
         # A state that tells spans apart by more than their owner is asked for each of them.
         menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu_of", None)
         kind_blind = getattr(state, "kind_blind", False)
@@ -67,9 +67,8 @@ class Outline:
         by_kind = menu_of is not None and "tokens" not in selectable
         known: dict[str, int] = {}  # groups of spans without attributes that a selector reads, by kind
         shared: dict[object, int] = {}
-        groups: list[int] = []
         short: set[int] = set()
-        self.groups, spans = groups, layout.spans
+        spans = layout.spans
         for index in layout.order:
             span = spans[index]
             kind, start, end, own = span.kind, span.start, span.end, span.attributes
@@ -87,35 +86,40 @@ class Outline:
                 lifetime = default_lifetime(kind)
                 alone = menu is None or not menu.of_the_owner
                 key = None if alone else (menu, lifetime if kind_blind else kind)
-                group = len(self.menus) if key is None else shared.setdefault(key, len(self.menus))
-                if group == len(self.menus):
-                    self.menus.append(menu)
-                    self.lifetimes.append(lifetime)
-                    self._firsts.append((index, None if plain else attributes))
+                group = len(menus) if key is None else shared.setdefault(key, len(menus))
+                if group == len(menus):
+                    menus.append(menu)
+                    lifetimes.append(lifetime)
+                    firsts.append((index, None if plain else attributes))
                 if plain and not alone:
                     known[kind] = group
             groups.append(group)
         if unplaced is not None:
             self.claimed = [i if (e := spans[i].end) is not None and e <= unplaced else -1 for i in layout.order]
         self.short: AbstractSet[int] = short or _NONE
-        self.answers: Sequence[Answer | None] = [None] * len(self.menus)
-        self._subjects: list[Subject | None] = [None] * len(self.menus)
-        self._owner = owner
+        # Kept while the request may be read again, for a hundred thousand owners: tuples, which have no spare room.
+        self.groups, self._firsts, self.menus = tuple(groups), tuple(firsts), tuple(menus)
+        self.lifetimes: tuple[str, ...] = tuple(lifetimes)
+        self.answers: Sequence[Answer | None] = (None,) * len(menus)
+        self._subjects: list[Subject | None] | None = None
 
     def rest(self) -> None:
         """Nobody is expected to ask for a while: what can be worked out again is not kept."""
         self._facts = None
-        self._subjects = [None] * len(self.menus)
+        self._subjects = None
 
     def subject(self, group: int) -> Subject:
         """The first span of a group, as rules see it."""
-        subject = self._subjects[group]
+        subjects = self._subjects
+        if subjects is None:
+            subjects = self._subjects = [None] * len(self.menus)
+        subject = subjects[group]
         if subject is None:
             index, attributes = self._firsts[group]
             span = self.layout.spans[index]
             if attributes is None:
                 attributes = self._attributes(span, False, None)
-            subject = self._subjects[group] = Subject(span.kind, attributes, self._owner, index)
+            subject = subjects[group] = Subject(span.kind, attributes, self._owner, index)
         return subject
 
     def subject_of(self, index: int, state: State) -> Subject:
@@ -179,4 +183,4 @@ def _facts(request: Request, told: Mapping[str, object]) -> dict[str, Any]:
 
 def _told(state: State, owner: Owner) -> Mapping[str, object]:
     ask = getattr(state, "attributes", None)
-    return {} if ask is None else dict(ask(owner))
+    return _NO_FACTS if ask is None else dict(ask(owner)) or _NO_FACTS

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvpolicy.pool.tier import Tier
 
 BlockHash = Hashable
+_LONG_AGO = -math.inf  # one object for all runs
 ROOT_RANK = 1_000  # above every strength: the empty prefix caps nothing
 
 
@@ -77,7 +78,7 @@ class Run:
         self.rank = DEFAULT
         self.before = DEFAULT
         self.before_at = math.nan  # equal to no instant
-        self.ready_at = -math.inf
+        self.ready_at = _LONG_AGO
         self.standing: Standing | None = None
 
     @property

@@ -153,6 +153,7 @@ class RunState(Moment):
         at = self._now
         self.runs.heard(life.owner, at)
         if not life.running:
+            life.running = {}  # an emptied one keeps its room, and there are owners by the hundred thousand
             life.idle_since = at
         for tool_call in tool_calls:
             tool, call = (tool_call, None) if isinstance(tool_call, str) else tool_call
