@@ -5,7 +5,8 @@ left. Every owner has one prompt of ten spans, one block each, under `coding_age
 evicted. Memory is what the process holds resident beyond what it held with an empty pool, all of it: claims, marks,
 blocks, run state, requests and their spans. Times are of the processor, a median of `STEPS` owners drawn at random:
 a request that goes on and its answer, an event that addresses one owner; then one a lapse, while the clock passes over
-the end of every hold. At the end the clock moves on by 26 hours, and what is left is counted: it has to be nothing.
+the end of every hold. Below, how they stand to those of the first size. At the end the clock moves on by 26 hours, and
+what is left is counted: it has to be nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def main() -> int:
     if "--one" in sys.argv:
         print(json.dumps(measure(int(sys.argv[-1]))))
         return 0
-    over = False
+    over, smallest = False, None
     for owners in [int(word) for word in sys.argv[1:]] or SIZES:
         done = subprocess.run([sys.executable, __file__, "--one", str(owners)], check=True, capture_output=True)
         row = json.loads(done.stdout)
@@ -108,6 +109,10 @@ def main() -> int:
             f"{row['gb']:.2f} GB in all; request and answer {row['request']:.0f} us, event {row['event']:.0f} us, "
             f"lapse {row['lapse']:.0f} us; left after 26 h: {row['left']}"
         )
+        smallest = smallest or row
+        if row is not smallest:
+            ratios = ", ".join(f"{name} {row[name] / smallest[name]:.2f}" for name in ("request", "event", "lapse"))
+            print(f"{'':>10}against {smallest['owners']:,}: {ratios}")
         over = over or row["left"] != 0 or (owners <= SIZES[-1] and row["gb"] > MOST_GB)
     return int(over)
 
