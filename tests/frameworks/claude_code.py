@@ -65,7 +65,10 @@ def between(service: str) -> Iterator[Between]:
 
         do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128
+
+    server = Server(("127.0.0.1", 0), Handler)
     made.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
