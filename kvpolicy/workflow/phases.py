@@ -71,7 +71,7 @@ class Phases:
         self.calls: list[Call] = []
         self.abandoned: list[Call] = []  # those that no result is waited for any more, until they are learned from
         self._closed_ids: dict[str, None] = {}
-        self._seen: set[tuple[str, object]] = set()  # phase events seen within this phase
+        self._seen: tuple[tuple[str, object], ...] = ()  # phase events seen within this phase, mostly one
         self._after: tuple[float, str] | None = None  # where the latest event leads of those that open calls or the end
         # kept from moving the phase
         self._resumed = at  # the latest result of this tool pause
@@ -121,8 +121,8 @@ class Phases:
             self._after = later or self._after
         self._latest = max(self._latest, at)
         opens = self.phase == target and (opened is not None or (name, node) not in self._seen)
-        if opens and len(self._seen) < _MOST_SEEN:
-            self._seen.add((name, node))
+        if opens:
+            self._saw(name, node)
         return Step(step.moved, step.left, step.since, opened, closed, opens)
 
     def enter(self, phase: str, at: float) -> Step:
@@ -132,7 +132,7 @@ class Phases:
         if moved:
             self.phase, self.at = phase, max(at, since)
             self._latest = max(self._latest, at)
-            self._seen.clear()
+            self._seen = ()
             if phase == TOOL_PAUSE:
                 self._after, self._resumed = None, at
         return Step(moved, left, since)
@@ -143,13 +143,17 @@ class Phases:
         self._after = None
         step = self.enter(TOOL_PAUSE if self.calls else RUNNING, at)
         if step.moved:
-            self._seen.add(("tool_result", None))
+            self._saw("tool_result", None)
         return Step(step.moved, step.left, step.since, None, call, step.moved)
 
     def request(self, at: float) -> None:
         """A request came: what ended before it was another life."""
         self._lived, self._asked = max(self._lived, at), max(self._asked, at)
         self._latest = max(self._latest, at)
+
+    def _saw(self, name: str, node: object) -> None:
+        if (name, node) not in self._seen and len(self._seen) < _MOST_SEEN:
+            self._seen = (*self._seen, (name, node))
 
     def abandon(self) -> None:
         """The life is over: no result is waited for."""
