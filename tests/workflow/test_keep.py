@@ -16,8 +16,8 @@ from kvpolicy.policy.model import Subject
 from kvpolicy.request import Owner, Request
 from kvpolicy.workflow.durations import ENDED, FEW, RETURNED, UNKNOWN
 from kvpolicy.workflow.events import Event
-from kvpolicy.workflow.keep import VERSION
 from kvpolicy.workflow.hazard import Hazard
+from kvpolicy.workflow.keep import VERSION
 from kvpolicy.workflow.learned import Learned
 from kvpolicy.workflow.learned_times import HUMAN, STEP, TOOL, TOOLS
 from kvpolicy.workflow.state import RunState
