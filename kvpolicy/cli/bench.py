@@ -54,8 +54,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace, names: list[str]) -> int:
+    from kvpolicy.cli.outputs import refuse_overwriting
     from kvpolicy.simulate.bench_experiments import EXPERIMENTS
     from kvpolicy.simulate.bench_run import run as measure
+
+    refuse_overwriting({"--rows": args.rows}, args.policy or ())
 
     if args.jobs < 1:
         raise InputFault(f"--jobs {args.jobs}: at least one process is needed")
@@ -74,10 +77,12 @@ def _measure(args: argparse.Namespace, names: list[str]) -> int:
 
 
 def _report(args: argparse.Namespace, names: list[str]) -> int:
+    from kvpolicy.cli.outputs import refuse_overwriting
     from kvpolicy.simulate.bench_arithmetic import figures
     from kvpolicy.simulate.bench_run import rows_of
     from kvpolicy.simulate.report_page import as_html, as_json, as_markdown
 
+    refuse_overwriting({"--html": args.html, "--md": args.md, "--json": args.json}, [args.rows])
     path = Path(args.rows)
     rows = rows_of(path)
     if not rows:

@@ -31,9 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the trace. Raises InputFault for a file that cannot be read, or that has no call in it."""
+    from kvpolicy.cli.outputs import refuse_overwriting
     from kvpolicy.record.calls import Recorded, Recording, write
     from kvpolicy.record.sources import FORMS, form_of
 
+    refuse_overwriting({"--out": args.out}, args.logs)
     if args.block_size < 1:
         raise InputFault(f"--block-size: a block has at least one token, not {args.block_size}")
     calls: list[Recorded] = []

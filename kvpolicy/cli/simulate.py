@@ -101,8 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay and report. Raises InputFault or PolicyFault for what cannot be used."""
+    from kvpolicy.cli.outputs import refuse_overwriting
     from kvpolicy.simulate.capacity import read_capacities
-    from kvpolicy.simulate.library import find
+    from kvpolicy.simulate.library import KNOWN, find, where
     from kvpolicy.simulate.names import contender
     from kvpolicy.simulate.progress import Bar
     from kvpolicy.simulate.report import document, failures, table
@@ -118,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputFault(f"--jobs {args.jobs}: at least one process is needed")
     if args.html is not None and len(args.traces) > 1:
         raise InputFault("--html takes one trace; give each its own call")
+    known = [where(name) for name in args.traces if name in KNOWN]
+    refuse_overwriting({"--html": args.html}, [*args.traces, *known, *(args.policy or ())])
     if args.engine_model is not None:
         return _closed(args)
     capacities = read_capacities(args.capacity)
