@@ -50,6 +50,7 @@ class Line:
         "request",
         "running",
         "steps",
+        "unmarked",
         "valid_until",
         "withdraw",
     )
@@ -71,6 +72,7 @@ class Line:
         self.queued: tuple[int, ...] = ()  # priorities at which it stands in the budget's order
         self.manual = False
         self.steps: list[Mark] = []  # marks without weight where a ladder of claims changes its tier
+        self.unmarked: Lease | None = None  # what the next settling marks on: see `Placing.place`, brief
 
     @property
     def length(self) -> int:
@@ -99,7 +101,7 @@ class Line:
     ) -> float:
         """Bring the marks in line with what the claims ask for at `now`. at, present: the prompt to mark on and its
         leading blocks that are resident, where blocks were stored since. Returns when to look again, inf for never."""
-        held = at is not None and not self.manual  # the request that is being placed holds all of it
+        held = at is not None and self.running > 0  # the request that is being placed holds all of it
         if present is None:
             present = self.length
         if self.claims:

@@ -17,7 +17,7 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, head_of
 from kvpolicy.claims.ranks import Lease
 from kvpolicy.claims.renew import renew
-from kvpolicy.claims.wish import wishes_of
+from kvpolicy.claims.wish import distinct_of, wishes_of
 from kvpolicy.directive import Directive
 from kvpolicy.request import Request
 
@@ -61,9 +61,12 @@ class Placing(Answering):
         lease: Lease,
         now: float,
         replan: float | None = None,
+        *,
+        brief: bool = False,
     ) -> Line:
         """The request's claims, at the ends of its spans, as far as its blocks are stored. They replace what its owner
-        claims on the prompt. replan: when the plan has to be read again (None: events alone can change it)."""
+        claims on the prompt. replan: when the plan has to be read again (None: events alone can change it). brief: its
+        end comes next, in this same instant; what nobody can see before that is left to the settling then."""
         request, head = arrival.request, arrival.head
         holder = self._holder(request.owner)
         chain = holder.chains.get(head)
@@ -90,8 +93,12 @@ class Placing(Answering):
         line.grace, line.frozen, line.withdraw = inf, None, inf
         line.replan = inf if replan is None else replan
         self.placed += 1
-        self.settle(line, now, lease)
-        self._counted(line, now)
+        if brief and self._waits(line, directives):
+            line.unmarked, line.pieces = lease, []
+            self._unprotect(line)
+        else:
+            self.settle(line, now, lease)
+            self._counted(line, now)
         return line
 
     def leave(self, arrival: Arrival) -> None:
@@ -184,6 +191,14 @@ class Placing(Answering):
             elif last.length > last.full:  # a partial block's name is of one request only
                 base.loosen(self.ranks, last.full, now)
         return base, gone
+
+    def _waits(self, line: Line, directives: Iterable[Directive]) -> bool:
+        """Whether ranking what was just placed can wait for the end of its request, in the same instant: it takes
+        nothing from others, and its owner has nothing else."""
+        holder = line.holder
+        if line.running > 1 or holder.nameless or self.limited or self.tend is not None or len(holder.lines()) > 1:
+            return False
+        return not any(w.protected_until or w.hold_after_release for w in distinct_of(directives))
 
     def _spread_beyond(self, line: Line, now: float) -> None:
         """A drop takes along what the owner's other lines hold behind it."""

@@ -44,7 +44,7 @@ class Replay:
         for row in call.before:
             event = _event(row, now)
             steering.event(event, min(event.at, now))
-        outcome = steering.request(request, call.hashes, now)
+        outcome = steering.request(request, call.hashes, now, brief=True)
         answer = call.answer
         # INVARIANT: nothing of `answer` or `after` is read before the request is done.
         tool_calls = [(tool, None) for tool in answer.tool_calls]

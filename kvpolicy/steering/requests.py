@@ -35,10 +35,17 @@ class Requests(Replanning):
         self._keys: dict[Hashable, str] = {}
 
     def request(
-        self, request: Request, hashes: Sequence[Hashable], now: float, *, blocks: int | None = None
+        self,
+        request: Request,
+        hashes: Sequence[Hashable],
+        now: float,
+        *,
+        blocks: int | None = None,
+        brief: bool = False,
     ) -> Outcome:
         """A request starts. hashes: those of its blocks (prefix-chained), as the engine names them. blocks: how many of
-        them are computed by now (None: all); `progress` brings the rest."""
+        them are computed by now (None: all); `progress` brings the rest. brief: `finish` is called next, with the same
+        `now`, so that what the request claims meanwhile need not be ranked."""
         self.advance(now)
         joined = self._join(request)
         if joined is not None:
@@ -48,7 +55,7 @@ class Requests(Replanning):
         first = given if blocks is None else given[:blocks]
         arrival = None if self.policy is None else self._arrive(request, given, now)
         lease = self.pool.acquire(first, now)
-        running = Running(request, lease, given, {request.id}, len(first))
+        running = Running(request, lease, given, {request.id}, len(first), brief)
         self.running[request.id] = running
         outcome = Outcome(lease.hits, lease.stored, lease.evicted)
         if self.policy is None:
@@ -128,7 +135,13 @@ class Requests(Replanning):
             self.counters["plans"] += 1
             running.plan = made
             running.line = line = self.ledger.place(
-                arrival, running.hashes, made.directives, running.lease, now, self._reread(made)
+                arrival,
+                running.hashes,
+                made.directives,
+                running.lease,
+                now,
+                self._reread(made),
+                brief=running.brief and not self._mates_matter and not self._needs.pressing,
             )
             running.made = line.claims
             line.outline = drawn

@@ -33,9 +33,9 @@ class _Noted(Replay):
         self.steering = Steering(self.steering.policy, pool)
         digest, hits, request = hashlib.sha256(), 0, self.steering.request
 
-        def noted(*given: object) -> object:
+        def noted(*given: object, **more: object) -> object:
             nonlocal hits
-            outcome = request(*given)  # type: ignore[arg-type]
+            outcome = request(*given, **more)  # type: ignore[arg-type]
             hits += outcome.cached
             digest.update(repr((outcome.cached, outcome.evicted)).encode())
             return outcome

@@ -1,0 +1,95 @@
+"""A request that ends in the instant in which it comes is ranked once, by its end: nobody sees a difference.
+
+Random sessions under policies that hold, drop, pin and limit: every hit, every evicted block, the order of eviction
+and the claims after each step are those of requests that are ranked when they come as well.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvpolicy.claims.ledger import Ledger
+from kvpolicy.pool import Pool
+from kvpolicy.request import Owner, Request, Span
+from kvpolicy.simulate.names import Contender, contender
+from kvpolicy.steering import Steering
+
+SIZE = 4
+WHILE = "on tool_call until tool_result"
+TEXTS = {
+    "held at once": "turn { retention: hold 5s  priority: 70 } tool_result { priority: 20 }",
+    "dropped": "tool_result { retention: drop } " + WHILE + " { turn { retention: pin } }",
+    "let go": "turn { retention: hold 60s } " + WHILE + " { turn { retention: normal } }",
+    "limited": WHILE + " { turn { retention: hold 9s } } limit turn { hold: at most 20% of gpu }",
+    "two ranks": WHILE
+    + " { turn { retention: hold 20s  priority: 50 } tool_result { retention: hold 20s  priority: 90 } }",
+    "fixed": "turn { priority: 60  ttl: 10s fixed } " + WHILE + " { turn { priority: 80  ttl: 6s } }",
+}
+
+
+def policy_of(name: str) -> Any:
+    text = TEXTS.get(name)
+    if text is None:
+        return contender(name).policy()
+    return Contender("p", "policy", False, text=f'policy p "x" {text}').policy()
+
+
+def history(seed: int, policy: Any, *, brief: bool) -> list[Any]:
+    """What was seen of one history, step by step."""
+    draw = random.Random(seed)
+    steering = Steering(policy, Pool(24, block_size=SIZE))
+    prompts: dict[str, list[Span]] = {name: [Span("system", 0, 6)] for name in ("a", "b", "c")}
+    seen: list[Any] = []
+    now = 0.0
+    for number in range(60):
+        now += draw.choice((0.0, 0.5, 0.5, 3.0, 3.0, 8.0, 40.0))
+        session = draw.choice("abc")
+        spans = prompts[session]
+        if len(spans) > 2 and draw.random() < 0.15:
+            del spans[draw.randint(1, len(spans) - 1) :]
+        end = spans[-1].end or 0
+        spans.append(Span(draw.choice(("turn", "tool_result")), end, end + draw.randint(0, 9)))
+        tokens = spans[-1].end or 0
+        head = draw.choice("kl") if session == "c" else "k"  # two chains of one owner, each with a line
+        hashes = [(session if i else head, head, i, str(spans[1:3])) for i in range(tokens // SIZE)]
+        request = Request(f"r{number}", Owner(session=session), tokens, SIZE, tuple(spans))
+        outcome = steering.request(request, hashes, now, brief=brief)
+        seen.append((outcome.cached, tuple(outcome.evicted)))
+        calls = ["grep"] if draw.random() < 0.7 else []
+        steering.finish(request.id, now, tool_calls=calls, finished=draw.choice((True, None)) if not calls else None)
+        seen += [steering.pool.eviction_order(), steering.show_all(hashes, range(len(hashes))), steering.stats()]
+    return seen
+
+
+@pytest.mark.parametrize("name", ["coding_agent", "chat_rag", *TEXTS])
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_ranking_once_is_ranking_twice(name: str, seed: int) -> None:
+    policy = policy_of(name)
+    twice = history(seed, policy, brief=False)
+    assert history(seed, policy, brief=True) == twice
+    assert twice[-1]["failures"] == 0
+
+
+def test_one_settling_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is taken from others; with quotas of its own a policy's claims are ranked at once."""
+    counts: list[int] = []
+    settle = Ledger.settle
+
+    def counted(*given: Any) -> None:
+        counts.append(1)
+        settle(*given)
+
+    monkeypatch.setattr(Ledger, "settle", counted)
+    for name, fewer in (("coding_agent", True), ("limited", False)):
+        told = []
+        for brief in (False, True):
+            counts.clear()
+            history(7, policy_of(name), brief=brief)
+            told.append(len(counts))
+        assert (told[1] < told[0]) is fewer
