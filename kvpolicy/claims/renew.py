@@ -20,7 +20,7 @@ def renew(
     request: Request,
     layout: Layout,
     hashes: Sequence[Hashable],
-    directives: Mapping[int, Wish],
+    directives: Mapping[int, Wish | None],
     nameless: bool,
     now: float,
 ) -> list[Claim]:

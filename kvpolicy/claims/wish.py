@@ -40,9 +40,9 @@ class Wish(Protocol):
     def drop_by_kind(self) -> bool: ...
 
 
-def wishes_of(directives: Iterable[Directive]) -> Mapping[int, Wish]:
-    """The wishes by span. Directives that were not made yet stay so."""
-    known: Mapping[int, Wish] | None = getattr(directives, "wishes", None)
+def wishes_of(directives: Iterable[Directive]) -> Mapping[int, Wish | None]:
+    """The wishes by span, None or absent where no rule touches it. Directives that were not made yet stay so."""
+    known: Mapping[int, Wish | None] | None = getattr(directives, "wishes", None)
     return {d.span: d for d in directives} if known is None else known
 
 

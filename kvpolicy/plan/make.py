@@ -118,7 +118,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
             else:
                 openings = tuple([look(interval) for interval in menu.intervals])
             alike = looks is not None and menu.of_the_owner
-            guards, solver = shared if alike and shared else (Guards(drawn.subject(group), state), None)
+            guards, solver = shared if alike and shared else (Guards(partial(drawn.subject, group), state), None)
             if menu.timed and solver is None:
                 solver = Solver(guards.subject, state)
             if alike:

@@ -7,11 +7,11 @@ every group, whatever the number of spans. Its work grows with the spans, never 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 from kvpolicy import words
 from kvpolicy.blocks import Layout, lay_out
+from kvpolicy.plan.alike import groups_of
 from kvpolicy.plan.answer import Answer
 from kvpolicy.plan.clocks import default_lifetime
 from kvpolicy.plan.notices import unplaced_from
@@ -19,8 +19,8 @@ from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
 from kvpolicy.request import Owner, Request, Span
 
-_NONE: AbstractSet[int] = frozenset()
 _NO_FACTS: dict[str, Any] = {}  # where no selector reads any
+_NOTHING: Mapping[int, dict[str, Any]] = {}  # where no group's first span has attributes of its own
 
 
 class Outline:
@@ -31,8 +31,8 @@ class Outline:
     says the same again is the same object."""
 
     __slots__ = (
+        "_apart",
         "_facts",
-        "_firsts",
         "_owner",
         "_policy",
         "_subjects",
@@ -51,33 +51,50 @@ class Outline:
     def __init__(self, policy: Any, request: Request, state: State, layout: Layout | None = None) -> None:
         self.request, self._policy, self._owner = request, policy, request.owner
         self.layout = layout = lay_out(request) if layout is None else layout
-        groups: list[int] = []
-        firsts: list[tuple[int, dict[str, Any] | None]] = []  # the first span of each group
-        menus: list[Menu | None] = []
-        lifetimes: list[str] = []
         self.unplaced = unplaced = unplaced_from(request.extra) if request.extra else None
-        self.claimed: Sequence[int] = layout.order
         self._told: Mapping[str, object] | None = _told(state, request.owner)
         self._facts: dict[str, Any] | None = None
-        size, given = request.block_size, layout.given
+        self._apart: Mapping[int, dict[str, Any]] = _NOTHING
+        size, spans, order = request.block_size, layout.spans, layout.order
         # A state that tells spans apart by more than their owner is asked for each of them.
         menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu_of", None)
+        found = None
+        if menu_of is not None and not policy.selectable and not [span for span in spans if span.attributes]:
+            kinds = [span.kind for span in spans if span.start != span.end]
+            found = groups_of(policy, kinds, getattr(state, "kind_blind", False))
+        # Kept while the request may be read again, for a hundred thousand owners: tuples, which have no spare room.
+        self.menus: tuple[Menu | None, ...]
+        self.lifetimes: tuple[str, ...]
+        if found is not None:
+            self.menus, self.lifetimes, of_kind = found.menus, found.lifetimes, found.of_kind
+            self.groups = tuple([-1 if (s := spans[i]).start == s.end else of_kind[s.kind] for i in order])
+        else:
+            self._tell_apart(menu_of, state)
+        self.claimed: Sequence[int] = order
+        if unplaced is not None:
+            self.claimed = [i if (e := spans[i].end) is not None and e <= unplaced else -1 for i in order]
+        stated = enumerate(spans[: layout.given])
+        self.short = tuple([i for i, s in stated if s.end is not None and -(-s.start // size) >= s.end // size])
+        self.answers: Sequence[Answer | None] = (None,) * len(self.menus)
+        self._subjects: list[Subject | None] | None = None
+
+    def _tell_apart(self, menu_of: Callable[[str, Mapping[str, object]], Menu] | None, state: State) -> None:
+        """The groups of spans that attributes may tell apart, or functions: span by span."""
         kind_blind = getattr(state, "kind_blind", False)
-        selectable: frozenset[str] = frozenset() if menu_of is None else policy.selectable
+        selectable: frozenset[str] = frozenset() if menu_of is None else self._policy.selectable
         by_kind = menu_of is not None and "tokens" not in selectable
         known: dict[str, int] = {}  # groups of spans without attributes that a selector reads, by kind
         shared: dict[object, int] = {}
-        short: set[int] = set()
-        spans = layout.spans
-        for index in layout.order:
-            span = spans[index]
-            kind, start, end, own = span.kind, span.start, span.end, span.attributes
-            if end is not None:
-                if -(-start // size) >= end // size and index < given:
-                    short.add(index)
-                if start == end:
-                    groups.append(-1)  # nothing to keep
-                    continue
+        groups: list[int] = []
+        menus: list[Menu | None] = []
+        lifetimes: list[str] = []
+        apart: dict[int, dict[str, Any]] = {}
+        for index in self.layout.order:
+            span = self.layout.spans[index]
+            kind, own = span.kind, span.attributes
+            if span.start == span.end:
+                groups.append(-1)  # nothing to keep
+                continue
             plain = by_kind and (not own or ("branch" not in own and selectable.isdisjoint(own)))
             group = known.get(kind) if plain else None
             if group is None:
@@ -90,18 +107,13 @@ class Outline:
                 if group == len(menus):
                     menus.append(menu)
                     lifetimes.append(lifetime)
-                    firsts.append((index, None if plain else attributes))
+                    if not plain:
+                        apart[group] = attributes
                 if plain and not alone:
                     known[kind] = group
             groups.append(group)
-        if unplaced is not None:
-            self.claimed = [i if (e := spans[i].end) is not None and e <= unplaced else -1 for i in layout.order]
-        self.short: AbstractSet[int] = short or _NONE
-        # Kept while the request may be read again, for a hundred thousand owners: tuples, which have no spare room.
-        self.groups, self._firsts, self.menus = tuple(groups), tuple(firsts), tuple(menus)
-        self.lifetimes: tuple[str, ...] = tuple(lifetimes)
-        self.answers: Sequence[Answer | None] = (None,) * len(menus)
-        self._subjects: list[Subject | None] | None = None
+        self.groups, self.menus, self.lifetimes = tuple(groups), tuple(menus), tuple(lifetimes)
+        self._apart = apart or _NOTHING
 
     def rest(self) -> None:
         """Nobody is expected to ask for a while: what can be worked out again is not kept."""
@@ -115,8 +127,8 @@ class Outline:
             subjects = self._subjects = [None] * len(self.menus)
         subject = subjects[group]
         if subject is None:
-            index, attributes = self._firsts[group]
-            span = self.layout.spans[index]
+            index = self.layout.order[self.groups.index(group)]
+            span, attributes = self.layout.spans[index], self._apart.get(group)
             if attributes is None:
                 attributes = self._attributes(span, False, None)
             subject = subjects[group] = Subject(span.kind, attributes, self._owner, index)

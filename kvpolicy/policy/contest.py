@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -26,13 +26,23 @@ class Contest:
 
 
 class Guards:
-    """The guards of one span in one state, each asked at most once and only when it matters."""
+    """The guards of one span in one state, each asked at most once and only when it matters. subject: the span, or who
+    tells it, where it takes time to put together and few rules ask."""
 
-    __slots__ = ("_answers", "state", "subject")
+    __slots__ = ("_answers", "_subject", "_tell", "state")
 
-    def __init__(self, subject: Subject, state: State) -> None:
-        self.subject, self.state = subject, state
+    def __init__(self, subject: Subject | Callable[[], Subject], state: State) -> None:
+        self.state = state
+        self._tell: Callable[[], Subject] | None = subject if callable(subject) else None
+        self._subject: Subject | None = None if callable(subject) else subject
         self._answers: dict[int, bool] = {}
+
+    @property
+    def subject(self) -> Subject:
+        """The span that they are asked of."""
+        if self._tell is not None:
+            self._subject, self._tell = self._tell(), None
+        return cast("Subject", self._subject)
 
     def hold(self, guard: Guard | None) -> bool:
         """Whether a guard holds; one without data does not."""

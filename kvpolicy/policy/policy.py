@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvpolicy.directive import Verdict
 from kvpolicy.language import syntax
@@ -43,6 +44,7 @@ class Policy:
     selectable: frozenset[str] = field(init=False)  # the attributes that its selectors read
     _menus: dict[tuple[object, ...], Menu] = field(init=False, default_factory=dict)
     _distinct: dict[tuple[object, ...], Menu] = field(init=False, default_factory=dict)
+    groups: dict[object, Any] = field(init=False, default_factory=dict)  # what `plan.alike` makes of menus
 
     def __post_init__(self) -> None:
         speaking: tuple[Rule | Clamp, ...] = (*self.rules, *self.clamps)

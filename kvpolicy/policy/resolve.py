@@ -47,15 +47,11 @@ class Menu(Reach):
 
         only: decide this property and ask the state nothing that it does not need.
         """
-        return self._verdicts(subject, state, self._openings(subject, state), only)
+        return self.decided(self._openings(subject, state), Guards(subject, state), only)
 
     def steps(self, subject: Subject, state: State) -> tuple[float, ...]:
         """Times, soonest first, at which a verdict may change though nothing happens: see `steps`."""
         return self._steps(subject, state, self._openings(subject, state))
-
-    def decided(self, openings: Openings, guards: Guards) -> dict[str, Verdict]:
-        """`verdicts`, from the menu's intervals as they stand and guards that may have been asked for other spans."""
-        return self._verdicts(guards.subject, guards.state, openings, None, guards)
 
     def next_step(self, openings: Openings, solver: Solver | None, now: float) -> float:
         """The first of `steps` after `now`, of this menu and whatever else the solver has watched; inf for none.
@@ -75,12 +71,11 @@ class Menu(Reach):
         opening = state.opening
         return tuple([opening(interval, subject) for interval in self.intervals])
 
-    def _verdicts(
-        self, subject: Subject, state: State, openings: Openings, only: str | None, guards: Guards | None = None
-    ) -> dict[str, Verdict]:
+    def decided(self, openings: Openings, guards: Guards, only: str | None = None) -> dict[str, Verdict]:
+        """`verdicts`, from the menu's intervals as they stand and guards that may have been asked for other spans."""
         table, lingers = self._closed, False
         if openings is not self.closed and openings.count(None) < len(openings):
-            now = state.now
+            now = guards.state.now
             shape = tuple([standing(o, now) for o in openings])
             table, lingers = self._table(shape, GRACE), GRACE in shape
         elif table is None:
@@ -88,8 +83,6 @@ class Menu(Reach):
             self.quiet = None if self._ever_timed else table.settled
         if table.settled is not None and not lingers:
             return table.settled
-        if guards is None:
-            guards = Guards(subject, state)
         if lingers:
             found = self.decide(table.contests, openings, guards, only)
             lingering = self.decide(self._table(shape, OPEN).contests, openings, guards, only, graced=True)

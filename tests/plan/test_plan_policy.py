@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from kvpolicy.language.load import load_text
 from kvpolicy.plan import plan
-from kvpolicy.plan.alike import is_of_the_owner
 from kvpolicy.plan.rows import as_json
 from kvpolicy.policy.compile import compile as compile_policy
 from kvpolicy.policy.policy import Policy
@@ -107,7 +106,7 @@ def test_asking_once_for_spans_alike_makes_no_difference(asked: Request, paused:
 def test_a_function_of_the_span_is_asked_for_every_span(text: str, alike: bool) -> None:
     from kvpolicy.policy.model import Subject
 
-    assert is_of_the_owner(policy(text).menu(Subject("turn", {}, OWNER, 0))) == alike
+    assert policy(text).menu(Subject("turn", {}, OWNER, 0)).of_the_owner == alike
 
 
 def test_a_hold_runs_from_the_event_and_is_over_in_time() -> None:

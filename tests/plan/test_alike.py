@@ -1,0 +1,60 @@
+"""Groups that kinds tell are those that are found span by span."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvpolicy import words
+from kvpolicy.language.load import load_text
+from kvpolicy.plan.alike import groups_of
+from kvpolicy.plan.outline import Outline
+from kvpolicy.policy.compile import compile as compile_policy
+from kvpolicy.policy.policy import Policy
+from kvpolicy.request import Owner, Request, Span
+from kvpolicy.workflow.state import RunState
+
+
+def policy(rules: str) -> Policy:
+    files = load_text(f'policy p "x" {rules}', "p.kvp").files
+    assert files is not None
+    return compile_policy(files)
+
+
+PLAIN = policy(
+    "system when hits(system) else 0 > 0 { priority: 50 } scratchpad { retention: drop } "
+    "on tool_call until tool_result { turn, tool_result { priority: 60 } }"
+)
+OF_THE_SPAN = policy("turn when turns_ago() > 2 { priority: 50 }")
+KINDS = [kind for kind in words.SPAN_KINDS if kind != "output"]
+
+
+def spans_of(rows: list[tuple[str, int]]) -> tuple[Span, ...]:
+    spans, at = [], 0
+    for kind, length in rows:
+        spans.append(Span(kind, at, at + length))
+        at += length
+    return tuple(spans)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 20)), min_size=1, max_size=12))
+def test_kinds_tell_what_spans_tell(rows: list[tuple[str, int]]) -> None:
+    spans = spans_of(rows)
+    request = Request("r", Owner(session="s"), spans[-1].end or 0, 8, spans)
+    state: Any = RunState(PLAIN.intervals)
+    quick = Outline(PLAIN, request, state)
+    slow = Outline(PLAIN, request, state)
+    slow._tell_apart(PLAIN.menu_of, state)
+    assert list(quick.groups) == list(slow.groups)
+    assert list(map(id, quick.menus)) == list(map(id, slow.menus))
+    assert list(quick.lifetimes) == list(slow.lifetimes)
+    for group in range(len(quick.menus)):
+        assert quick.subject(group) == slow.subject(group)
+
+
+def test_a_kind_whose_rules_look_at_the_span_tells_nothing() -> None:
+    assert groups_of(OF_THE_SPAN, ("system",), True) is not None
+    assert groups_of(OF_THE_SPAN, ("system", "turn"), True) is None
