@@ -53,14 +53,10 @@ class Owner(_Kept):
             return True
         if not isinstance(other, Owner):
             return NotImplemented
-        return (
-            self.session == other.session
-            and self.agent == other.agent
-            and self.tenant == other.tenant
-            and self.run == other.run
-            and self.branch == other.branch
-            and self.parent == other.parent
-        )
+        try:
+            return self._key == other._key and self.parent == other.parent
+        except AttributeError:  # one of them was never asked for it
+            return self.key == other.key and self.parent == other.parent
 
     def __hash__(self) -> int:
         try:

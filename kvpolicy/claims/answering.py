@@ -31,12 +31,13 @@ class Answering(Settling):
             claim.settled = True
         frozen: dict[Claim, int] = {}
         waits = False
-        for claim in line.claims:
-            if not classified:
+        if not classified:
+            for claim in line.claims:
                 strength = claim.strength(now)
                 if strength >= PROTECTED or claim.kind == "output":
                     frozen[claim] = strength
                 waits = waits or claim.lifetime == "request"
+        for claim in line.claims:
             if claim.hold_s is not None and not claim.users:
                 claim.release(now)
         if not line.running:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 
 from kvpolicy.workflow.life import Life
 
 
 class Deadlines:
-    """Owners by their earliest deadline, seconds."""
+    """Owners by their earliest deadline, seconds. soonest: nothing is due before; inf where there is none."""
 
     def __init__(self) -> None:
+        self.soonest = math.inf
         self._heap: list[tuple[float, int, Life]] = []
         self._ticket = itertools.count()
         self._known = 0
@@ -27,6 +29,7 @@ class Deadlines:
             self._known += 1
         life.deadline = at
         heapq.heappush(self._heap, (at, next(self._ticket), life))
+        self.soonest = min(self.soonest, at)
         if len(self._heap) > 2 * self._known + 64:
             kept = {id(row[2]): row for row in self._heap if row[2].deadline == row[0]}
             self._heap = list(kept.values())
@@ -39,6 +42,7 @@ class Deadlines:
             if life.deadline == at:  # else an earlier one took its place, or the owner is forgotten
                 self.drop(life)
                 return life
+        self.soonest = self._heap[0][0] if self._heap else math.inf
         return None
 
     def drop(self, life: Life) -> None:

@@ -76,11 +76,15 @@ class RunState(Moment):
                     self.runs.heard(owner, now)  # an answer takes that long
                 else:
                     self._silenced += (life.owner for life in mates)
+        if self._moves.deadlines.soonest > self._now:
+            return ()
         return self._moves.lapse(self._now)
 
     def silenced(self) -> tuple[Owner, ...]:
         """Owners of runs that fell silent since this was last asked: what rules said of the run's next steps is no
         longer so."""
+        if not self._silenced:
+            return ()
         owners, self._silenced = tuple(self._silenced), []
         return owners
 

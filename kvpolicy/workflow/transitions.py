@@ -28,7 +28,7 @@ class Transitions:
         self.patterns = Patterns(intervals)
         self.owners = Owners()
         self._learned = learned
-        self._deadlines = Deadlines()
+        self.deadlines = Deadlines()
 
     def apply(self, life: Life, event: Event) -> None:
         """Move one owner by one event."""
@@ -62,7 +62,7 @@ class Transitions:
             life.openings.end_graces()  # the dead need no grace
             life.lingering_calls = []
         elif soonest is not None:
-            self._deadlines.schedule(life, soonest)
+            self.deadlines.schedule(life, soonest)
 
     def answered(self, life: Life, call: Call, at: float) -> None:
         """A request carries the result of this open call."""
@@ -74,7 +74,7 @@ class Transitions:
 
         soonest = life.openings.observe(self.patterns, "tool_result", at, step, attribute)
         if soonest is not None:
-            self._deadlines.schedule(life, soonest)
+            self.deadlines.schedule(life, soonest)
 
     def enter(self, life: Life, phase: str, at: float) -> None:
         """Move an owner without an event; intervals of the old phase close, without grace."""
@@ -85,11 +85,11 @@ class Transitions:
         """An answer is over and nobody has said what follows: the owner has 2 s before it counts as idle."""
         if life.phases.phase == RUNNING:
             life.unclassified_until = at + ANSWER_GRACE_S
-            self._deadlines.schedule(life, at + ANSWER_GRACE_S)
+            self.deadlines.schedule(life, at + ANSWER_GRACE_S)
 
     def lapse(self, now: float) -> tuple[Owner, ...]:
         """End what ends up to `now`; the owners for whom something did."""
-        life = self._deadlines.due(now)
+        life = self.deadlines.due(now)
         if life is None:
             return ()
         changed: dict[Owner, None] = {}
@@ -106,8 +106,8 @@ class Transitions:
             if life.unclassified_until is not None:
                 ends.append(life.unclassified_until)
             if ends:
-                self._deadlines.schedule(life, min(ends))
-            life = self._deadlines.due(now)
+                self.deadlines.schedule(life, min(ends))
+            life = self.deadlines.due(now)
         return tuple(changed)
 
     def forget(self, life: Life, now: float) -> None:
@@ -116,7 +116,7 @@ class Transitions:
         life.phases.abandon()
         self._close_calls(life)
         self._learned.gone(life, now, phase, since)
-        self._deadlines.drop(life)
+        self.deadlines.drop(life)
         self.owners.remove(life)
 
     def _take(self, life: Life, at: float, step: Step) -> None:
@@ -125,7 +125,7 @@ class Transitions:
         if step.closed is not None:
             self.owners.call_closed(life, step.closed)
             life.lingering_calls = [*life.lingering_calls, step.closed][-_LINGERING_KEPT:]
-            self._deadlines.schedule(life, at + GRACE_S)
+            self.deadlines.schedule(life, at + GRACE_S)
         if step.moved:
             life.unclassified_until = None
         if life.phases.abandoned:

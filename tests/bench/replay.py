@@ -2,6 +2,8 @@
 
 `python tests/bench/replay.py`. Parsing is excluded: the calls are read first. Medians of 9; the ratio is the median of
 the ratios of 9 pairs, each pair measured back to back. One core, wall time; the processor's time is printed beside it.
+A policy whose rules reach no span of the trace shows what any policy costs: the state of runs, plans, and claims of the
+default rank.
 Beside it stands what a user of the command line sees: `kvp simulate` as a whole, with start, reading of the trace and
 the two runs that every report refers to (lru and belady-resident), in 3 pairs.
 """
@@ -19,13 +21,14 @@ from kvpolicy.faults import InputFault
 from kvpolicy.policy.policy import Policy
 from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.library import find
-from kvpolicy.simulate.names import contender
+from kvpolicy.simulate.names import Contender, contender
 from kvpolicy.simulate.replay import Replay
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Call, Facts
 
 ROUNDS, WHOLE_ROUNDS = 9, 3
 TRACE, BLOCKS = "claude-code", 2_526  # 5 % of its unique blocks
+NOTHING = 'policy nothing "Reaches no span." scratchpad { priority: 40 }'
 
 
 def replay(calls: list[Call], policy: Policy | None) -> tuple[float, float]:
@@ -47,6 +50,17 @@ def command(policy: str) -> float:
     return ended.children_user + ended.children_system - began.children_user - began.children_system
 
 
+def compare(name: str, calls: list[Call], policy: Policy | None) -> None:
+    """Print how much longer a replay takes under a policy than under lru."""
+    pairs = [(replay(calls, None)[1], replay(calls, policy)[1]) for _ in range(ROUNDS)]
+    ratios = [other / own for own, other in pairs]
+    took = statistics.median(other for _, other in pairs)
+    print(
+        f"  {name}, replay alone: {statistics.median(ratios):.1f} times the time of lru (pairs {min(ratios):.1f} "
+        f"to {max(ratios):.1f}, processor time), {1e6 * took / len(calls):.0f} us a request"
+    )
+
+
 def main() -> None:
     """Print the figures."""
     trace, told = find(TRACE, Interleaving())
@@ -66,13 +80,8 @@ def main() -> None:
     except InputFault as fault:
         print(f"  coding_agent: skipped, {fault}")
         return
-    pairs = [(replay(calls, None)[1], replay(calls, policy)[1]) for _ in range(ROUNDS)]
-    ratios = [other / own for own, other in pairs]
-    took = statistics.median(other for _, other in pairs)
-    print(
-        f"  coding_agent, replay alone: {statistics.median(ratios):.1f} times the time of lru (pairs {min(ratios):.1f} "
-        f"to {max(ratios):.1f}, processor time), {1e6 * took / len(calls):.0f} us a request"
-    )
+    compare("coding_agent", calls, policy)
+    compare("no rule that applies", calls, Contender("nothing", "policy", False, text=NOTHING).policy())
     whole = [(command("lru"), command("coding_agent")) for _ in range(WHOLE_ROUNDS)]
     print(
         "  coding_agent, whole `kvp simulate` (trace reading, lru and belady-resident in both): "

@@ -54,7 +54,7 @@ def test_ten_times_the_events_take_no_more_room() -> None:
     life = state._owners.lives[OWNER]
     assert len(life.phases.calls) <= 256
     assert sum(map(len, life.openings.open.values())) <= 2 * 256 + len(PATTERNS)
-    assert len(state._moves._deadlines._heap) <= 66
+    assert len(state._moves.deadlines._heap) <= 66
     assert len(pickle.dumps(state.learned)) < 250_000  # of each class also the rates that it was last asked for
     assert len(state._owners._index) < 300 + 10
 
