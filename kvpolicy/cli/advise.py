@@ -12,7 +12,7 @@ from kvpolicy.faults import InputFault
 
 HELP = (
     "Read your own trace, or the decision log of a service, and say at each size which policy would save how many "
-    "of the tokens that lru computes twice, with a 95 %% interval, and how much more memory lru would need for "
+    "of the tokens that lru computes twice, with a 95 % interval, and how much more memory lru would need for "
     "it; or that none would help."
 )
 
@@ -96,7 +96,11 @@ def run(args: argparse.Namespace) -> int:
             )
         if each.tried:
             shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in each.tried.items())
-            print(f"  saved by each: {shares}; the best order that knows the future: {100 * each.room:.1f} %")
+            best = "not replayed, the trace is too long" if each.room is None else f"{100 * each.room:.1f} %"
+            print(
+                f"  saved by each over the whole trace, of {each.lru_recomputed:,} tokens that lru computes twice: "
+                f"{shares}; the best order that knows the future: {best}"
+            )
         for name, broke in each.failures.items():
             print(f"  note: planning broke {broke:,} times under {name}; those calls were served as without a policy")
     return 0

@@ -46,8 +46,10 @@ class Seen:
 class Advice:
     """At one size (blocks). policy: None where none helps. saved: share of lru's recomputed tokens on the sessions that
     did not choose, with its interval. like_lru: blocks in which lru would find as much, None beyond what was tried.
-    room: what the bound would save. tried: what each candidate saves over all sessions. why: in a sentence.
-    failures: of each candidate that broke, how often; its figures are not the policy's then, so it is not chosen."""
+    lru_recomputed: tokens that lru computes again, over all sessions, of which room and tried are shares. room: what
+    the bound would save, None where it was not replayed. tried: what each candidate saves; empty where lru computes
+    nothing again. why: in a sentence. failures: of each candidate that broke, how often; its figures are not the
+    policy's then, so it is not chosen."""
 
     capacity: int
     policy: str | None
@@ -57,7 +59,8 @@ class Advice:
     lru_hit_ratio: float
     hit_ratio: float
     like_lru: int | None
-    room: float
+    lru_recomputed: int
+    room: float | None
     tried: dict[str, float]
     why: str
     failures: dict[str, int]
@@ -119,23 +122,31 @@ def _advice(capacity: int, names: Sequence[str], seen: dict[tuple[str, int], See
     if capacity >= facts.unique_blocks:
         share = facts.seen_blocks / max(1, facts.block_refs)
         why = "the whole trace fits: nothing ever has to leave, so no policy can change anything"
-        return Advice(capacity, None, 0.0, None, 0, share, share, None, 0.0, {}, why, {})
+        return Advice(capacity, None, 0.0, None, 0, share, share, None, 0, 0.0, {}, why, {})
     lru, bound = seen[LRU, capacity], seen[BELADY_RESIDENT, capacity]
-    again = max(1, lru.recomputed)
-    tried = {name: 1.0 - seen[name, capacity].recomputed / again for name in names}
+    again = lru.recomputed
+    tried = {name: 1.0 - seen[name, capacity].recomputed / again for name in names} if again else {}
     failures = {name: broke for name in names if (broke := seen[name, capacity].failures)}
-    room = 1.0 - bound.recomputed / again if bound.refs else 1.0
+    room = (1.0 - bound.recomputed / again if again else 0.0) if bound.refs or not again else None
     choosing, telling = _halves(lru.by_session)
     best = max(names, key=lambda name: (name not in failures, _saved(lru, seen[name, capacity], choosing)))
     saved = _saved(lru, seen[best, capacity], telling)
     interval = _interval(lru, seen[best, capacity], telling)
     chosen: str | None = best
-    if lru.recomputed == 0 or room < WORTH:
-        chosen, why = None, "lru computes next to nothing twice that any order could save"
+    if again == 0:
+        chosen, why = None, "lru computes nothing twice, so there is nothing to save"
+    elif room is not None and room < WORTH:
+        chosen, why = (
+            None,
+            (
+                f"of the {again:,} tokens that lru computes twice the best order that knows the future would save "
+                f"{100 * room:.1f} %, too little for a change"
+            ),
+        )
     elif best in failures:
         chosen, why = None, "planning broke under every candidate, so no figure here is a policy's"
     elif saved < WORTH or interval is None or interval[0] <= 0.0:
-        chosen, why = None, f"the best of them, {best}, is not surely better than lru here"
+        chosen, why = None, _unsure(best, saved, interval, choosing, telling)
     else:
         why = (
             "chosen on half of the sessions, and better on the others"
@@ -153,10 +164,29 @@ def _advice(capacity: int, names: Sequence[str], seen: dict[tuple[str, int], See
         lru.hits / max(1, lru.refs),
         shown.hits / max(1, shown.refs),
         like,
+        again,
         room,
         tried,
         why,
         failures,
+    )
+
+
+def _unsure(best: str, saved: float, interval: Interval | None, choosing: Sequence[str], telling: Sequence[str]) -> str:
+    """Why the best candidate is not advised: what it saves where it was judged, which is not the whole trace."""
+    whose = "minutes" if all(name.startswith("minute ") for name in telling) else "sessions"
+    share = f"{100 * saved:.1f} %"
+    if interval is None:
+        return f"{best} saves {share}, but of 1 of the {whose} that there are, which tells nothing of others"
+    share += f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    verdict = (
+        "not surely better than lru" if saved >= WORTH else f"below the {100 * WORTH:.0f} % that a change is worth"
+    )
+    if choosing is telling:
+        return f"{best} does best, and saves {share} over {len(telling)} {whose}: {verdict}"
+    return (
+        f"{best} did best on the half that chooses ({len(choosing)} {whose}), and saves {share} on the other "
+        f"{len(telling)}, which judge: {verdict}"
     )
 
 
@@ -205,7 +235,8 @@ def as_json(advice: Advice, block_size: int) -> dict[str, Any]:
         "lru_hit_ratio": round(advice.lru_hit_ratio, 4),
         "hit_ratio": round(advice.hit_ratio, 4),
         "lru_blocks_for_the_same": advice.like_lru,
-        "bound_saves": round(advice.room, 4),
+        "lru_recomputed_tokens": advice.lru_recomputed,
+        "bound_saves": None if advice.room is None else round(advice.room, 4),
         "tried": {name: round(share, 4) for name, share in advice.tried.items()},
         "why": advice.why,
         "planning_failures": advice.failures,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvpolicy.cli.main import main
+from kvpolicy.cli.main import COMMANDS, main
 from kvpolicy.steering import replanning
 from tests.simulate.traces_for_tests import read, write
 
@@ -79,6 +79,58 @@ def test_none_is_advised_where_nothing_comes_back(tmp_path: Path, capsys: pytest
     trace = write(tmp_path / "m.jsonl", [{**row, "input_length": 1024} for row in rows])
     (one,) = _advice(capsys, str(trace), "--capacity", "20", "--policy", "chat_rag")
     assert one["policy"] is None and one["saved_tokens"] == 0
+
+
+def _little(path: Path, calls: int) -> Path:
+    """Sessions of two calls each; the first session's second call comes when its blocks may be gone."""
+    rows = [
+        {"at": float(k), "owner": {"session": f"s{k % (calls // 2)}"}, "tokens": 32, "hashes": [2 * s, 2 * s + 1],
+         "answer": {"stop": "tool_use", "tool_calls": ["grep"], "output_tokens": 1}}
+        for k in range(calls) for s in [k % (calls // 2)]
+    ]  # fmt: skip
+    return write(path, [{"kvpolicy_trace": 1, "block_size": 16, "time_unit": "s"}, *rows])
+
+
+def test_where_lru_computes_nothing_twice_nobody_saves_all_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"at": 0.0, "tokens": 32, "hashes": [1, 2]}, {"at": 1.0, "tokens": 32, "hashes": [1, 2]}]
+    rows += [{"at": 2.0 + k, "tokens": 32, "hashes": [10 + 2 * k, 11 + 2 * k]} for k in range(18)]
+    trace = write(tmp_path / "t.jsonl", [{"kvpolicy_trace": 1, "block_size": 16, "time_unit": "s"}, *rows])
+    words = [str(trace), "--capacity", "10", "--policy", "adaptive", "--policy", "fifo"]
+    (one,) = _advice(capsys, *words)
+    assert (one["policy"], one["lru_recomputed_tokens"], one["tried"], one["bound_saves"]) == (None, 0, {}, 0.0)
+    assert main(["advise", *words, "--jobs", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "none would help: lru computes nothing twice, so there is nothing to save" in said and "100.0 %" not in said
+
+
+def test_what_is_not_surely_better_is_said_with_the_figures_that_judged_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The winner of the half that chooses need not be that of the whole trace, so both say what they are of."""
+    trace = _tools_and_humans(tmp_path / "t.jsonl")
+    words = [str(trace), "--capacity", "250", "--policy", "fifo", "--policy", "lru"]
+    (one,) = _advice(capsys, *words)
+    low, high = one["saved_interval"]  # type: ignore[misc]
+    assert one["policy"] is None
+    share = f"saves {100 * one['saved_share']:.1f} % [{100 * low:.1f}, {100 * high:.1f}] on the other "  # type: ignore[operator]
+    assert "did best on the half that chooses (" in str(one["why"]) and share in str(one["why"])
+    assert main(["advise", *words, "--jobs", "2"]) == 0
+    said = capsys.readouterr().out
+    assert f"saved by each over the whole trace, of {one['lru_recomputed_tokens']:,} tokens that lru" in said
+
+
+def test_a_large_share_of_little_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (one,) = _advice(capsys, str(_little(tmp_path / "t.jsonl", 8)), "--capacity", "4", "--policy", "sglang-lfu")
+    assert one["policy"] is None and "does best, and saves " in str(one["why"]) and "over 4 sessions" in str(one["why"])
+
+
+def test_no_help_shows_an_escaped_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        assert "%%" not in capsys.readouterr().out, name
 
 
 def test_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
