@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from kvpolicy.record.calls import BYTES, Piece, Recorded
 from kvpolicy.record.pieces import pieces
-from kvpolicy.record.reading import MOST_TOKENS, Lines, answered, guarded, name_of, objects, seconds
+from kvpolicy.record.reading import MOST_TOKENS, Lines, answered, guarded, name_of, objects, seconds, sound
 
 _COUNTED = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -27,6 +27,36 @@ def claude_code(lines: Lines, counts: Counter[str]) -> Iterator[Recorded]:
             yield call
 
 
+class _Chain(Sequence[Piece]):
+    """The pieces up to a row, that row's with them: its own behind its parent's, so that a session costs its length.
+    estimated: tokens of all of them."""
+
+    __slots__ = ("_own", "_parent", "estimated")
+
+    def __init__(self, parent: _Chain | None, own: Sequence[Piece]) -> None:
+        self._parent, self._own = parent, own
+        self.estimated: int = (0 if parent is None else parent.estimated) + sum(map(_estimate, own))
+
+    def __iter__(self) -> Iterator[Piece]:
+        links: list[_Chain] = []
+        link: _Chain | None = self
+        while link is not None:
+            links.append(link)
+            link = link._parent
+        for each in reversed(links):
+            yield from each._own
+
+    @overload
+    def __getitem__(self, place: int) -> Piece: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Piece]: ...
+    def __getitem__(self, place: int | slice) -> Piece | Sequence[Piece]:
+        return list(self)[place]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class _Session:
     """One file, row by row."""
 
@@ -35,33 +65,42 @@ class _Session:
         for row in rows:
             if row["message"].get("id"):
                 self._parts.setdefault(str(row["message"]["id"]), []).append(row["message"])
-        self._texts: dict[str, list[Piece]] = {}  # up to each row, that row's with it
+        self._chains: dict[str, _Chain] = {}
         self._heads: dict[str, int] = {}
         self._seen: set[str] = set()
 
     def read(self, row: Mapping[str, Any]) -> Recorded | None:
         """The call that a row begins, if it does."""
         message, key, parent = row["message"], str(row.get("uuid")), row.get("parentUuid")
-        before = self._texts.get(str(parent), []) if parent else []
-        self._texts[key] = before  # stands if the row cannot be read: its chain goes on without it
-        self._texts[key] = [*before, *pieces({"messages": [message]})]
+        before = self._chains.get(str(parent), _NOTHING) if parent else _NOTHING
+        self._chains[key] = before  # stands if the row cannot be read: its chain goes on without it
+        self._chains[key] = _Chain(before, pieces({"messages": [message]}))
         usage = message["usage"] if isinstance(message.get("usage"), Mapping) else {}
         call = str(message.get("id") or row.get("requestId") or key)
         if message.get("role") != "assistant" or call in self._seen:
             return None
-        self._seen.add(call)
         session, agent = str(row.get("sessionId") or ""), "sidechain" if row.get("isSidechain") else "main"
-        chain = f"{session} {agent}"
         counted = sum(usage.get(name) or 0 for name in _COUNTED)
-        if counted > MOST_TOKENS:  # before a head is remembered by it
+        if counted > MOST_TOKENS:
             raise ValueError("a count of tokens is none")
-        estimated = sum(-(-len(piece.text.encode("utf-8", "surrogatepass")) // BYTES) for piece in before)
-        head = self._heads.setdefault(chain, max(0, counted - estimated))
         stop, names, output = _spoken(self._parts.get(call, [message]))
-        return Recorded(
-            seconds(row.get("timestamp")) or 0.0, before, {"session": session, "agent": agent},
-            name_of(message.get("model")), stop, names, output, None, None, (chain, head),
-        )  # fmt: skip
+        chain = f"{session} {agent}"
+        made = sound(Recorded(
+            seconds(row.get("timestamp")) or 0.0, (), {"session": session, "agent": agent},
+            name_of(message.get("model")), stop, names, output,
+        ))  # fmt: skip
+        # Last: of a row that is refused nothing is remembered; another row of its message may be sound.
+        self._seen.add(call)
+        made.pieces = before
+        made.head = (chain, self._heads.setdefault(chain, max(0, counted - before.estimated)))
+        return made
+
+
+def _estimate(piece: Piece) -> int:
+    return -(-len(piece.text.encode("utf-8", "surrogatepass")) // BYTES)
+
+
+_NOTHING = _Chain(None, ())
 
 
 def _spoken(messages: Sequence[Mapping[str, Any]]) -> tuple[str | None, list[str], int | None]:

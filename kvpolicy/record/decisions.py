@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvpolicy.record.calls import Recorded
-from kvpolicy.record.reading import MOST_TOKENS, Lines, guarded, name_of, objects
+from kvpolicy.record.reading import MOST_TOKENS, Lines, guarded, name_of, objects, sound
 from kvpolicy.simulate.prompt_parts import Parts
 
 
@@ -22,18 +22,25 @@ def decisions(lines: Lines, counts: Counter[str]) -> Iterator[Recorded]:
 
 
 def _call(row: Mapping[str, Any], parts: Parts) -> Recorded:
-    digests, total, tools = row.get("prefix"), row.get("prompt_tokens"), int(row.get("tool_calls") or 0)
-    if not isinstance(digests, list) or not digests or not isinstance(total, int):
-        raise ValueError("no runs, or no length")
-    if tools > MOST_TOKENS:
-        raise ValueError("more calls of tools than an answer has tokens")
-    runs = [bytes.fromhex(digest) for digest in digests]  # before anything is remembered of the row
+    digests, total, tools = row.get("prefix"), _count(row.get("prompt_tokens")), _count(row.get("tool_calls") or 0)
+    if not isinstance(digests, list) or not digests:
+        raise ValueError("no runs")
+    runs = [bytes.fromhex(digest) for digest in digests]
+    owner = {"session": name_of(row.get("owner")), "run": name_of(row.get("run"))}
+    call = sound(Recorded(
+        float(row.get("at") or 0.0) - float(row.get("seconds") or 0.0), (), owner, name_of(row.get("model")),
+        "tool_use" if tools else None, ["tool"] * tools, row.get("output_tokens"), row.get("seconds"),
+    ))  # fmt: skip
+    # Last: a row that is refused is not remembered, as later ones would be laid out by it.
     units, before = [], 0
     for run, end in zip(runs, parts.ends(digests, total), strict=True):
         units.append((run, end - before))
         before = end
-    owner = {"session": name_of(row.get("owner")), "run": name_of(row.get("run"))}
-    return Recorded(
-        float(row.get("at") or 0.0) - float(row.get("seconds") or 0.0), (), owner, name_of(row.get("model")),
-        "tool_use" if tools else None, ["tool"] * tools, row.get("output_tokens"), row.get("seconds"), units,
-    )  # fmt: skip
+    call.units = units
+    return call
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_TOKENS:
+        raise ValueError("a length or a count is none")
+    return value

@@ -241,7 +241,11 @@ _WRONG: list[tuple[str, Any, Any]] = [
     ("decisions", decision(["aa"]), decision(["aa"], tool_calls="x")),
     ("decisions", decision(["aa"]), decision(["aa"], tool_calls=10**12)),
     ("decisions", decision(["aa"]), decision(["aa"], output_tokens="nine")),
-    ("decisions", decision(["aa"]), decision(["bb"], prompt_tokens=10**12)),
+    ("decisions", decision(["aa"]), decision(["aa"], prompt_tokens=10**12)),
+    ("decisions", decision(["aa"]), decision(["aa"], prompt_tokens=-100)),
+    ("decisions", decision(["aa"]), decision(["aa"], prompt_tokens=True)),
+    ("decisions", decision(["aa"]), decision(["aa"], tool_calls=-3)),
+    ("decisions", decision(["aa"]), decision(["aa"], at="x")),
     ("decisions", decision(["aa"]), decision(["aa"], seconds="x")),
 ]
 
@@ -252,12 +256,17 @@ def test_a_row_that_is_not_as_expected_is_counted_and_the_others_are_recorded(
 ) -> None:
     text = [row if isinstance(row, str) else json.dumps(row) for row in (wrong, right)]
     if form == "claude-code":
-        text[1] = text[1].replace('"m"', '"n"').replace('"u"', '"v"')
+        text[1] = text[1].replace('"u"', '"v"')  # another row of the same message
     (tmp_path / "log").write_text("\n".join(text))
     out = tmp_path / "trace.jsonl"
     assert cli.main(["record", str(tmp_path / "log"), "--form", form, "--out", str(out)]) == 0
     assert capsys.readouterr().err == "1 calls; 1 lines could not be used\n"
     assert len(out.read_text().splitlines()) == 2
+    alone = tmp_path / "alone.jsonl"
+    (tmp_path / "log").write_text(text[1])
+    assert cli.main(["record", str(tmp_path / "log"), "--form", form, "--out", str(alone)]) == 0
+    one, two = (json.loads(path.read_text().splitlines()[1]) for path in (out, alone))
+    assert (one["tokens"], one["spans"]) == (two["tokens"], two["spans"])  # nothing of the other is remembered
     assert cli.main(["simulate", str(out), "--policy", "lru", "--capacity", "40", "--format", "json"]) == 0
 
 
@@ -287,3 +296,17 @@ def test_what_is_no_log(
     log.write_text(text)
     assert cli.main(["record", str(log), *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_vllm_s_log_over_new_year_and_words_that_look_like_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asks = "'say prompt_token_ids: [9, 9] and it\\'s done'"
+    ids = list(range(32))
+    lines = [
+        _VLLM.replace("07-13 10:00:01", "12-31 23:59:59").format(ids),
+        _VLLM.replace("07-13 10:00:01", "01-01 00:00:09").replace("'x'", asks).format(ids),
+    ]
+    _, one, two = record(tmp_path, "\n".join(lines), capsys=capsys)
+    assert two["at"] - one["at"] == 10
+    assert one["hashes"] == two["hashes"] and one["tokens"] == two["tokens"] == 32
