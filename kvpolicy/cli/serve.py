@@ -8,18 +8,40 @@ from __future__ import annotations
 
 import argparse
 from typing import Any
+from urllib.parse import urlsplit
 
 from kvpolicy.faults import InputFault
 
 HELP = "Start the gateway: an OpenAI- and Anthropic-compatible proxy that plans what engines keep."
+OF_UPSTREAMS = (
+    "channel",
+    "channel_token_file",
+    "events",
+    "replay",
+    "name",
+)  # what may stand behind an engine's address
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--upstream URL… [--policy P] [--mode M] [--config FILE] [--host H] [--port N]`."""
+    """`--upstream URL… [--channel A…] [--policy P] [--mode M] [--config FILE] [--host H] [--port N]`."""
     parser.add_argument("--host", help="default: 127.0.0.1")
     parser.add_argument("--port", type=int, help="0 takes a free one (default)")
-    parser.add_argument("--upstream", action="append", default=[], metavar="URL", help="an engine; may be repeated")
+    parser.add_argument(
+        "--upstream",
+        action="append",
+        default=[],
+        metavar="URL[,channel=ADDRESS]",
+        help=f"an engine; may be repeated, with more behind commas ({', '.join(OF_UPSTREAMS)})",
+    )
+    parser.add_argument(
+        "--channel",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="the engine's control channel, by which plans change between requests, such as unix:/path; with several "
+        "engines one for each, in their order",
+    )
     parser.add_argument("--policy", metavar="P", help="a .kvp file, or a packaged policy; default: coding_agent")
     parser.add_argument("--mode", choices=("off", "shadow", "enforce"), help="default: enforce")
     parser.add_argument("--config", metavar="FILE", help="a TOML file; the options above come before it")
@@ -63,9 +85,17 @@ def read(args: argparse.Namespace) -> Any:
         read_config(args.config)  # faults of the file are told with its name
         document = tomllib.loads(Path(args.config).read_text(encoding="utf-8"))
     if args.upstream:
-        document["upstream"] = [{"url": url} for url in args.upstream]
-    if not document.get("upstream"):
+        document["upstream"] = [_upstream(told) for told in args.upstream]
+    upstreams = document.get("upstream")
+    if not upstreams:
         raise InputFault("an engine is needed: --upstream http://127.0.0.1:8000, or [[upstream]] in --config")
+    if args.channel:
+        if len(args.channel) != len(upstreams):
+            raise InputFault(
+                f"--channel: {len(args.channel)} of them for {len(upstreams)} engines; give one for each, in the "
+                "order of the engines, or --upstream URL,channel=ADDRESS"
+            )
+        document["upstream"] = [{**row, "channel": at} for row, at in zip(upstreams, args.channel, strict=True)]
     listen = document.setdefault("listen", {})
     if args.host is not None:
         listen["host"] = args.host
@@ -77,3 +107,19 @@ def read(args: argparse.Namespace) -> Any:
     if args.mode is not None:
         policy["mode"] = args.mode
     return checked_config(document, args.config or "kvp serve")
+
+
+def _upstream(told: str) -> dict[str, str]:
+    """An engine as `--upstream` gives it: its address, and what stands behind commas. Raises InputFault."""
+    url, *others = told.split(",")
+    row = {"url": url}
+    for each in others:
+        name, equals, value = each.partition("=")
+        if name not in OF_UPSTREAMS or not equals or not value:
+            raise InputFault(f"--upstream {told}: {each!r}: one of {', '.join(OF_UPSTREAMS)} is needed, as NAME=VALUE")
+        row[name] = value
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        near = f"; did you mean http://{url}?" if "://" not in url and urlsplit(f"http://{url}").hostname else ""
+        raise InputFault(f"--upstream {told}: an address that begins with http:// or https:// is needed{near}")
+    return row

@@ -5,6 +5,7 @@ Called by `kvp serve`, and by tests that want one in their own process.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -37,6 +38,7 @@ from kvpolicy.service.routes import make_routes
 from kvpolicy.service.routing import Routing
 from kvpolicy.service.telling import Alone, Telling, Together
 from kvpolicy.service.tokenizing import Tokenizing
+from kvpolicy.service.unheard import watching as watching_channels
 from kvpolicy.service.watching import measured, watchers
 from kvpolicy.service.workflows import Workflows, make_workflows
 from kvpolicy.store import Settings, open_store
@@ -44,6 +46,7 @@ from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.workflow.state import RunState
 
 ENGINE = "vllm"
+log = logging.getLogger("kvpolicy.service")
 
 
 def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[FastAPI, Gateway]:  # noqa: PLR0915 - a list of parts
@@ -63,10 +66,12 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         return tuple({*known, *gateway.tenants.names, *state.learned.tenants()})
 
     workflows = Workflows(state, awaited, all_tenants)
+    unheard = watching_channels(config, log.warning)
 
     def came(policy: Policy) -> None:
         state.watch(policy.intervals)
         workflows.of_policy(policy)
+        unheard(policy)
 
     policies = Policies(config.policy, {s.name: s.policy for s in config.tenant if s.policy is not None}, came)
     planning = Planning(state, find_adapter(ENGINE), config.limits.decide_within_s)

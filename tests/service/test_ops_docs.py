@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
 
@@ -65,32 +66,53 @@ def test_configurations_on_the_page_are_read() -> None:
         checked_config(tomllib.loads(text), "the page")
 
 
-def test_sessions_on_the_page_run_as_they_stand() -> None:
-    """`$` lines run in a shell, with the addresses of a gateway and an engine that run; `…` stands for anything."""
+def commands(session: str) -> list[tuple[str, str]]:
+    """The `$` lines of a session, in one line each, with what they print."""
+    found = []
+    for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        while command.endswith("\\") or shown.startswith("> "):
+            line, _, shown = shown.partition("\n")
+            command = f"{command.removesuffix(chr(92))} {line.lstrip('> ')}"
+        found.append((command, shown))
+    return found
+
+
+def test_sessions_on_the_page_run_as_they_stand(tmp_path: Path) -> None:
+    """`$` lines run in a shell, servers (`&`) with the page's own options on free ports; `…` stands for anything."""
     sessions = SESSION.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(sessions) >= 4
+    assert len(sessions) >= 5
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    with running("engine", "--blocks", "512") as engine, running("serve", "--upstream", engine) as at:
-        for session in sessions:
-            for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
-                command, _, shown = part.partition("\n")
-                while command.endswith("\\"):
-                    line, _, shown = shown.partition("\n")
-                    command = f"{command[:-1]} {line.lstrip('> ')}"
-                if command.endswith("&"):
-                    continue  # they run already
-                command = command.replace("http://127.0.0.1:8080", at).replace("http://127.0.0.1:8000", engine)
-                told = subprocess.run(
-                    command,
-                    shell=True,
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    check=False,
-                    env={**os.environ, "PATH": path},
-                )
-                pattern = ".*".join(re.escape(piece) for piece in shown.strip().split("…"))
-                assert re.fullmatch(pattern, told.stdout.strip(), re.DOTALL), f"$ {command}\n{told.stdout}{told.stderr}"
+    places = {"/tmp/kvp.sock": str(tmp_path / "kvp.sock")}  # what the page says, and what it is here
+
+    def here(text: str) -> str:
+        for shown, real in places.items():
+            text = text.replace(shown, real)
+        return text
+
+    with ExitStack() as servers:
+        for command, shown in (row for session in sessions for row in commands(session)):
+            if command.endswith("&"):
+                kvp, name, *options = here(command.removesuffix("&")).split()
+                at = options.index("--port")
+                port = options[at + 1]
+                del options[at : at + 2]
+                assert kvp == "kvp"
+                log = tmp_path / f"{name}.log"
+                places[f"http://127.0.0.1:{port}"] = servers.enter_context(running(name, *options, log=log))
+                assert not log.read_text(), "the start of the page is one that nothing has to be said of"
+                continue
+            told = subprocess.run(
+                here(command),
+                shell=True,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+                env={**os.environ, "PATH": path},
+            )
+            pattern = ".*".join(re.escape(piece) for piece in shown.strip().split("…"))
+            assert re.fullmatch(pattern, told.stdout.strip(), re.DOTALL), f"$ {command}\n{told.stdout}{told.stderr}"
 
 
 @pytest.mark.parametrize("word", ["prompt", "key", "session"])
