@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy.cli.outputs import refuse_overwriting
     from kvpolicy.record.calls import Recorded, Recording, write
     from kvpolicy.record.sources import FORMS, form_of
+    from kvpolicy.record.times import APART, put_in_time
 
     refuse_overwriting({"--out": args.out}, args.logs)
     if args.block_size < 1:
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputFault(f"{name}: there is no request in it, read as {form}; state another with --form")
         forms.add(form)
         calls += found
+    untimed = put_in_time(calls)
     recording = Recording(f"recorded: {', '.join(sorted(forms))}", args.block_size)
     if args.out is None:
         number = write(calls, recording, sys.stdout)
@@ -58,7 +60,11 @@ def run(args: argparse.Namespace) -> int:
         with open(args.out, "w", encoding="utf-8") as out:
             number = write(calls, recording, out)
     passed = counts["unread"]
-    print(f"{number} calls" + (f"; {passed} lines could not be used" if passed else ""), file=sys.stderr)
+    told = [f"{number} calls"]
+    told += [f"{passed} lines could not be used"] if passed else []
+    if untimed and number > 1:  # one call stands at the beginning, whatever its time
+        told.append(f"{untimed} calls without a time that can be read were put {APART:g} s behind the one before them")
+    print("; ".join(told), file=sys.stderr)
     return 0
 
 

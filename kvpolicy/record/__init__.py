@@ -2,6 +2,7 @@
 
     pieces      a request's body as runs of text of one kind     (OpenAI's and Anthropic's forms)
     calls       pieces as tokens, spans and keyed block hashes; rows in order of time
+    times       what a log's times mean; where calls without one stand
     reading     what readers share: a row that is not as expected is counted, and passed over
     sources     the readers by form:
     openai_log  logs of requests, one JSON object a line          claude_code   session files

@@ -7,6 +7,7 @@ with a secret of this recording, so that equal prompts are seen to be equal, and
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,9 +31,9 @@ class Piece:
 
 @dataclass(slots=True)
 class Recorded:
-    """One call. at: seconds, on any clock; owner: names as found, hashed when written; took: seconds, None: unknown."""
+    """One call. at, took: seconds, on any clock, None: unknown; owner: names as found, hashed when written."""
 
-    at: float
+    at: float | None
     pieces: Sequence[Piece]
     owner: dict[str, str | None] = field(default_factory=dict)
     model: str | None = None
@@ -57,10 +58,11 @@ class Recording:
         return {HEADER: VERSION, "block_size": self.block_size, "time_unit": "s", "label": self.label}
 
     def row(self, call: Recorded, start: float) -> dict[str, Any]:
-        """The row of a call. start: seconds, of the trace's beginning."""
+        """The row of a call. start: seconds, of the trace's beginning, where a call without a time is put."""
         self._number += 1
         symbols, spans = self._laid_out(call)
-        row: dict[str, Any] = {"at": round(max(0.0, call.at - start), 6), "id": f"r{self._number}"}
+        at = start if call.at is None else call.at
+        row: dict[str, Any] = {"at": round(max(0.0, at - start), 6), "id": f"r{self._number}"}
         owner = {name: self.named(value) for name, value in call.owner.items() if value}
         row |= {"owner": owner} if owner else {}
         row |= {"took": round(call.took, 6)} if call.took is not None and call.took >= 0 else {}
@@ -112,9 +114,10 @@ class Recording:
 
 
 def write(calls: Iterable[Recorded], recording: Recording, out: IO[str]) -> int:
-    """The trace, in order of time. Returns how many calls it has."""
-    ordered = sorted(calls, key=lambda call: call.at)
+    """The trace, in order of time; calls without one come first. Returns how many calls it has."""
+    ordered = sorted(calls, key=lambda call: -math.inf if call.at is None else call.at)
+    start = next((call.at for call in ordered if call.at is not None), 0.0)
     out.write(json.dumps(recording.header()) + "\n")
     for call in ordered:
-        out.write(json.dumps(recording.row(call, ordered[0].at), separators=(",", ":")) + "\n")
+        out.write(json.dumps(recording.row(call, start), separators=(",", ":")) + "\n")
     return len(ordered)

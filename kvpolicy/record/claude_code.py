@@ -12,7 +12,8 @@ from typing import Any, overload
 
 from kvpolicy.record.calls import BYTES, Piece, Recorded
 from kvpolicy.record.pieces import pieces
-from kvpolicy.record.reading import MOST_TOKENS, Lines, answered, guarded, name_of, objects, seconds, sound
+from kvpolicy.record.reading import MOST_TOKENS, Lines, answered, guarded, name_of, objects, sound
+from kvpolicy.record.times import seconds
 
 _COUNTED = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -86,7 +87,7 @@ class _Session:
         stop, names, output = _spoken(self._parts.get(call, [message]))
         chain = f"{session} {agent}"
         made = sound(Recorded(
-            seconds(row.get("timestamp")) or 0.0, (), {"session": session, "agent": agent},
+            seconds(row.get("timestamp")), (), {"session": session, "agent": agent},
             name_of(message.get("model")), stop, names, output,
         ))  # fmt: skip
         # Last: of a row that is refused nothing is remembered; another row of its message may be sound.

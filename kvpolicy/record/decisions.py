@@ -27,8 +27,9 @@ def _call(row: Mapping[str, Any], parts: Parts) -> Recorded:
         raise ValueError("no runs")
     runs = [bytes.fromhex(digest) for digest in digests]
     owner = {"session": name_of(row.get("owner")), "run": name_of(row.get("run"))}
+    at = None if row.get("at") is None else float(row["at"]) - float(row.get("seconds") or 0.0)
     call = sound(Recorded(
-        float(row.get("at") or 0.0) - float(row.get("seconds") or 0.0), (), owner, name_of(row.get("model")),
+        at, (), owner, name_of(row.get("model")),
         "tool_use" if tools else None, ["tool"] * tools, row.get("output_tokens"), row.get("seconds"),
     ))  # fmt: skip
     # Last: a row that is refused is not remembered, as later ones would be laid out by it.

@@ -9,7 +9,8 @@ from typing import Any
 
 from kvpolicy.record.calls import Recorded
 from kvpolicy.record.pieces import pieces
-from kvpolicy.record.reading import Lines, answered, guarded, name_of, objects, seconds
+from kvpolicy.record.reading import Lines, answered, guarded, name_of, objects
+from kvpolicy.record.times import number, seconds
 
 _BODY = ("messages", "input", "prompt")
 _TIMES = ("timestamp", "created", "created_at", "time", "start_time", "at")
@@ -18,13 +19,13 @@ _SESSION = ("session_id", "prompt_cache_key", "session", "user", "trace_id")
 
 def openai(lines: Lines, counts: Counter[str]) -> Iterator[Recorded]:
     """One call a line."""
-    for number, row in enumerate(objects(lines, counts)):
-        call = guarded(counts, _call, number, row)
+    for row in objects(lines, counts):
+        call = guarded(counts, _call, row)
         if call is not None:
             yield call
 
 
-def _call(number: int, row: Mapping[str, Any]) -> Recorded:
+def _call(row: Mapping[str, Any]) -> Recorded:
     body = next((b for b in (row.get("request"), row.get("body"), row) if _is_body(b)), None)
     if body is None and isinstance(row.get("request"), Mapping) and _is_body(row["request"].get("body")):
         body = row["request"]["body"]
@@ -40,7 +41,7 @@ def _call(number: int, row: Mapping[str, Any]) -> Recorded:
     session = next((where.get(n) for n in _SESSION for where in (body, metadata, row) if where.get(n)), None)
     stop, calls, output = answered(answer)
     return Recorded(
-        float(number) if at is None else at,
+        at,
         pieces(body),
         {"session": None if session is None else str(session), "agent": name_of(row.get("agent"))},
         name_of(body.get("model")),
@@ -57,7 +58,7 @@ def _is_body(value: Any) -> bool:
 
 def _took(row: Mapping[str, Any]) -> float | None:
     for name, unit in (("duration_ms", 0.001), ("latency_ms", 0.001), ("duration", 1.0), ("latency", 1.0)):
-        value = row.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        value = number(row.get(name))
+        if value is not None:
             return value * unit
     return None

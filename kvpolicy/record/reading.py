@@ -1,4 +1,4 @@
-"""What the readers of logs share: JSON lines, times, names, what an answer says, and a guard around each row.
+"""What the readers of logs share: JSON lines, names, what an answer says, and a guard around each row.
 
 A row that is not as its form has it, in whatever way, is passed over and counted as `unread`; the rest is recorded.
 """
@@ -9,11 +9,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, ParamSpec
 
 from kvpolicy.record.calls import Recorded
-from kvpolicy.units import UnitFault, parse_duration
 
 Lines = Iterable[str]
 Made = ParamSpec("Made")
@@ -56,7 +54,7 @@ def guarded(
 
 def sound(call: Recorded) -> Recorded:
     """The call itself, where it can be written as a row. Raises ValueError where a field is of no use."""
-    if not math.isfinite(call.at) or not math.isfinite(call.took or 0.0):
+    if not math.isfinite(call.at or 0.0) or not math.isfinite(call.took or 0.0):
         raise ValueError("a time is no number")
     for count in (call.output_tokens or 0, sum(length for _, length in call.units or ()), (call.head or ("", 0))[1]):
         if isinstance(count, bool) or count != int(count) or not 0 <= count <= MOST_TOKENS:
@@ -85,23 +83,6 @@ def answered(answer: Mapping[str, Any]) -> tuple[str | None, list[str], int | No
         if isinstance(part, Mapping) and part.get("type") in ("tool_use", "function_call")
     ]
     return ("tool_use" if names else name_of(answer.get("stop_reason"))), names, output
-
-
-def seconds(value: Any) -> float | None:
-    """A time of a log, in seconds: a number (milliseconds where it is too large), or ISO 8601."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int | float):
-        return value / 1000 if value > 1e11 else float(value)
-    if isinstance(value, str):
-        try:
-            return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
-        except ValueError:
-            try:
-                return parse_duration(value)
-            except UnitFault:
-                return None
-    return None
 
 
 def name_of(value: Any) -> str | None:
