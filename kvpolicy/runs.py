@@ -33,6 +33,11 @@ def current_run() -> Run | None:
     return _run.get()
 
 
+def resume_run(run: Run | None) -> None:
+    """This thread or task is in it, or in none, from now on: of generators, which go on where they were."""
+    _run.set(run)
+
+
 class Hears(Protocol):
     """What a run needs of its engine or service."""
 

@@ -15,7 +15,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from kvpolicy.client.generators import within, within_async
+from kvpolicy.client.generators import decorated
 from kvpolicy.client.scope import Mark, Scope, current, inside, leave
 from kvpolicy.client.wire import base_url as _base_url
 from kvpolicy.client.wire import body as _body
@@ -65,27 +65,24 @@ class Stretch(AbstractContextManager["Stretch"], AbstractAsyncContextManager["St
         self.__exit__(kind, fault, trace)
 
     def __call__(self, function: Function) -> Function:
+        def stretch() -> Stretch:
+            return Stretch(self._make, self._within)
+
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            through: Callable[..., Any] = within if inspect.isgeneratorfunction(function) else within_async
-
-            @functools.wraps(function)
-            def generated(*args: Any, **named: Any) -> Any:
-                return through(Stretch(self._make, self._within), functools.partial(function, *args, **named))
-
-            return cast(Function, generated)
+            return cast(Function, decorated(function, stretch))
 
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
             async def awaited(*args: Any, **named: Any) -> Any:
-                with Stretch(self._make, self._within):
+                with stretch():
                     return await function(*args, **named)
 
             return cast(Function, awaited)
 
         @functools.wraps(function)
         def called(*args: Any, **named: Any) -> Any:
-            with Stretch(self._make, self._within):
+            with stretch():
                 return function(*args, **named)
 
         return cast(Function, called)

@@ -30,6 +30,7 @@ _opener = build_opener(ProxyHandler({}))  # the service is near; a proxy of the 
 
 
 _UNREADABLE = (400, 413, 422)  # answers to a batch that mean one row of it, or its length
+MOST_REFUSED = 8  # rows one after the other: then it is not the rows
 
 
 class Unreachable(Exception):
@@ -80,6 +81,7 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._busy = False
         self._rests_until = 0.0
+        self._refused = 0  # rows in a row, by answers to them alone
 
     def put(self, row: Mapping[str, Any]) -> None:
         """Send it soon. Never waits, never raises."""
@@ -140,6 +142,7 @@ class Sender:
         try:
             answer = self._post(b"[" + b",".join(rows) + b"]")
             self.counts["sent"] += len(rows)
+            self._refused = 0
             hints = answer.get("hints", ()) if isinstance(answer, Mapping) else ()
             for hint in hints:
                 if hint.get("status") == "rejected":
@@ -154,6 +157,9 @@ class Sender:
         """One row costs no other its way."""
         if len(rows) == 1:
             self._refuse(str(fault))
+            self._refused += 1
+            if self._refused >= MOST_REFUSED:  # such as a proxy that answers so to everything
+                self._rest((), fault)
             return
         for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
             if time.monotonic() < self._rests_until:

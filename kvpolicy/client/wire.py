@@ -105,23 +105,23 @@ def _sayable(scope: Scope) -> Iterable[Mark]:
         if why is None:
             yield mark
         else:
-            warn_once(f"mark {why}", f"a mark is not sent: {why}")
+            warn_once(f"mark {why[0]}", f"a mark is not sent: its {' '.join(why)}")
 
 
-def _fault(mark: Mark) -> str | None:
-    """What of a mark cannot be said."""
+def _fault(mark: Mark) -> tuple[str, str] | None:
+    """What of a mark cannot be said, and why."""
     if mark.kind not in words.SPAN_KINDS:
-        return f"its kind is one of {', '.join(words.SPAN_KINDS)}, not {mark.kind!r}"
+        return "kind", f"is one of {', '.join(words.SPAN_KINDS)}, not {mark.kind!r}"
     if mark.unit not in (MESSAGE, TOKEN, TOOLS):
-        return f"its unit is {MESSAGE}, {TOKEN} or {TOOLS}, not {mark.unit!r}"
+        return "unit", f"is {MESSAGE}, {TOKEN} or {TOOLS}, not {mark.unit!r}"
     numbers = (mark.start, mark.end, 0 if mark.part is None else mark.part)
     if not all(type(number) is int and END <= number <= _LARGEST for number in numbers):
-        return f"it counts from 0, and {END} is the end"
+        return "start, end or part", f"counts from 0, and {END} is the end"
     for name, value in mark.attributes:
         if name not in _OF_MARKS:
-            return f"its attributes are {', '.join(sorted(_OF_MARKS))}, not {name!r}"
+            return "attributes", f"are {', '.join(sorted(_OF_MARKS))}, not {name!r}"
         if not isinstance(value, str) or any("\ud800" <= each <= "\udfff" for each in value):
-            return f"its {name} is no text"
+            return name, "is no text"
     return None
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import kvpolicy
 from kvpolicy.client import once
-from kvpolicy.client.sending import MOST, Sender
+from kvpolicy.client.sending import MOST, MOST_REFUSED, Sender
 
 
 class Server(ThreadingHTTPServer):
@@ -82,6 +82,22 @@ def test_a_row_that_is_no_json_is_refused_where_it_is_put(server: Server) -> Non
     service._sender.put({"event": "resume", "session": "s", "eta": float("nan")})
     queued(service, ["s1"])
     assert told(server) == ["s1"] and service.counts == {"sent": 1, "refused": 2}
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_service_that_reads_nothing_is_left_alone_for_a_while(server: Server, status: int) -> None:
+    asked: list[int] = []
+
+    def judge(rows: list[Any]) -> int:
+        asked.append(len(rows))
+        return status
+
+    server.judge = judge
+    service = kvpolicy.Service(server.url)
+    queued(service, [f"s{number}" for number in range(500)])
+    queued(service, ["more"])
+    assert len(asked) < 32 and service.counts["refused"] == MOST_REFUSED
+    assert service.counts["refused"] + service.counts["dropped"] == 501
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 503])

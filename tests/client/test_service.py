@@ -285,6 +285,55 @@ def test_an_async_generator_is_in_its_step_to_its_end_and_its_consumer_is_not(se
     assert service.flush() and service.counts["sent"] == 8 and once.counts == {}
 
 
+def test_decorators_of_a_generator_stand_around_one_another(served: Stack) -> None:
+    events: list[str] = []
+
+    class Heard(kvpolicy.Service):
+        def event(self, event: str, **fields: Any) -> list[Any]:
+            events.append(event)
+            return super().event(event, **fields)
+
+    service = Heard(served.service)
+
+    @kvpolicy.step("writer")
+    @kvpolicy.tool("fetch")
+    def write() -> Iterator[str]:
+        yield here()
+
+    @kvpolicy.step("writer")
+    @kvpolicy.tool("fetch")
+    async def write_async() -> AsyncGenerator[str, None]:
+        yield here()
+
+    async def main() -> list[str]:
+        return [context async for context in write_async()]
+
+    stretches = ["step_start", "tool_call", "tool_result", "step_end"]
+    with service.run(session="s", run="r"):
+        assert list(write()) == [INNER] and events == ["workflow_start", *stretches]
+        assert asyncio.run(main()) == [INNER] and events == ["workflow_start", *stretches, *stretches]
+
+
+def test_a_run_within_a_generator_is_not_its_consumer_s(served: Stack) -> None:
+    service = kvpolicy.Service(served.service)
+
+    @kvpolicy.step("writer")
+    def inner() -> Iterator[kvpolicy.Run | None]:
+        with service.run(session="s", run="r2"):
+            yield kvpolicy.current_run()
+            yield kvpolicy.current_run()
+
+    with service.run(session="s", run="r") as run:
+        runs = inner()
+        assert next(runs).owner.run == "r2"  # type: ignore[union-attr]
+        assert kvpolicy.current_run() is run and here() == OUTER
+        with service.run(session="s", run="r3") as other:
+            assert next(runs).owner.run == "r2"  # type: ignore[union-attr]
+            assert kvpolicy.current_run() is other
+        assert list(runs) == [] and kvpolicy.current_run() is run
+    assert once.counts == {}
+
+
 @pytest.mark.parametrize(
     ("act", "message"),
     [

@@ -124,3 +124,11 @@ def test_a_mark_that_cannot_be_said_is_left_out_alone(bad: Mark, caplog: pytest.
             assert dict(headers(scope)) == {CONTEXT: 'session="s"', SPANS: "(tools);t=tools"}
             assert body(scope)["spans"] == [{"tools": True, "kind": "tools"}]
     assert len(caplog.records) == 1 and "a mark is not sent" in caplog.text
+
+
+def test_what_is_wrong_with_marks_is_said_once_whatever_they_say(caplog: pytest.LogCaptureFixture) -> None:
+    once.counts.clear()
+    with caplog.at_level(logging.WARNING, "kvpolicy"):
+        for number in range(20):
+            headers(Scope(marks=(mark(f"doc{number}"), mark("document", 0, 1, **{f"x{number}": "y"}))))
+    assert once.counts == {"mark kind": 20, "mark attributes": 20} and len(caplog.records) == 2
