@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from kvpolicy.workflow.edge_history import EdgeHistory
 from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.shares import Shares
 
-_MOST_OF_A_TENANT = 256  # the longest undescribed leave first, of graphs as of tenants
-_MOST_TENANTS = 1024
+MOST_MARKS = 300_000  # nodes and edges of all graphs that were described: 110 MiB
+LEAST = 20  # marks that a graph counts for at least, so that there are 15,000 graphs at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,19 +44,34 @@ class Followed:
 
 class Described:
     """Graphs that were described without a name, by shape: whoever passes a graph with every run makes it anew each
-    time. Each tenant's are apart, and push out none but its own."""
+    time. Each tenant's are apart; where there is no room, who holds most gives up what it described longest ago."""
 
     def __init__(self) -> None:
         self._tenants: dict[str | None, dict[object, Followed]] = {}
+        self._shares: Shares[Followed] = Shares()
 
     def take(self, tenant: str | None, graph: Graph) -> Followed:
         """The workflow of a graph that is described now."""
-        known = self._tenants[tenant] = self._tenants.pop(tenant, {})
         shape = graph.shape()
-        before = known.pop(shape, None)
-        known[shape] = followed = Followed(graph) if before is None else before.told_again(graph)
-        if len(known) > _MOST_OF_A_TENANT:
-            del known[next(iter(known))]
-        if len(self._tenants) > _MOST_TENANTS:
-            del self._tenants[next(iter(self._tenants))]
+        before = self._tenants.get(tenant, {}).get(shape)
+        followed = Followed(graph) if before is None else before.told_again(graph)
+        if followed is before:
+            self._shares.hear(tenant, followed)
+            return followed
+        if before is not None:
+            self._drop(tenant, before)
+        self._tenants.setdefault(tenant, {})[shape] = followed
+        self._shares.add(tenant, followed, max(LEAST, len(graph.names) + len(graph.edges)))
+        while self._shares.marks > MOST_MARKS:
+            first = self._shares.first()
+            if first is None or (first[1] is followed and len(self._shares) == 1):
+                break
+            self._drop(*first)
         return followed
+
+    def _drop(self, tenant: str | None, followed: Followed) -> None:
+        self._shares.drop(tenant, followed)
+        known = self._tenants[tenant]
+        del known[followed.graph.shape()]
+        if not known:
+            del self._tenants[tenant]

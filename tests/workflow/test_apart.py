@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kvpolicy.request import Owner, Request
+from kvpolicy.workflow import followed
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.followed import Described
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState
 
@@ -76,6 +78,35 @@ def test_graphs_of_another_tenant_push_no_history_out(named: bool) -> None:
         tell("u", number)
     tell("t")
     assert chance(state, "t", "new", workflow) == (4 * 0.5 + 12) / (4 + 12)
+
+
+def test_described_graphs_are_bounded_by_their_size_over_all_tenants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "MOST_MARKS", 50 * followed.LEAST)
+    described = Described()
+
+    def marks() -> int:
+        held = [each.graph for graphs in described._tenants.values() for each in graphs.values()]
+        return sum(max(followed.LEAST, len(graph.names) + len(graph.edges)) for graph in held)
+
+    small = [described.take("small", graph("w", number)) for number in range(9)]
+    for number in range(30):
+        names = [f"n{number}", *(f"m{each}" for each in range(199))]
+        last = described.take(f"t{number % 7}", Graph.build({"nodes": names, "edges": []}))
+        assert marks() == described._shares.marks <= 50 * followed.LEAST
+        assert described.take(f"t{number % 7}", last.graph) is last
+    assert [described.take("small", graph("w", number)) for number in range(9)] == small
+    assert sorted(len(graphs) for graphs in described._tenants.values()) == [1, 1, 1, 1, 9]
+
+
+def test_a_described_graph_that_takes_most_goes_first_and_alone_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "MOST_MARKS", 3 * followed.LEAST)
+    described = Described()
+    large = Graph.build({"nodes": [f"n{each}" for each in range(100)], "edges": []})
+    alone = described.take("t", large)
+    assert described.take("t", large) is alone
+    small = described.take("u", graph("w"))
+    assert described.take("t", large) is not alone
+    assert described.take("u", graph("w")) is small
 
 
 def test_the_same_graph_under_one_name_goes_on_and_another_begins_anew() -> None:
