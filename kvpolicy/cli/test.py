@@ -105,10 +105,10 @@ def _mutated(mutation: Mutation) -> list[str]:
     """What no test notices, by place, and the counts."""
     lines = [f"mutation: {mutation.noticed} of {mutation.of} changes are noticed by a test"]
     lines += [f"  {mutant.place}: no test notices {mutant.change}" for mutant in mutation.survivors]
-    if mutation.refused or mutation.same:
-        lines.append(
-            f"  not counted: {mutation.refused} that check refuses, {mutation.same} that decide nothing otherwise"
-        )
+    apart = [f"{mutation.quotas} of quotas, which no test block can see"] if mutation.quotas else []
+    if mutation.refused or mutation.same or apart:
+        apart = [f"{mutation.refused} that check refuses", f"{mutation.same} that decide nothing otherwise", *apart]
+        lines.append(f"  not counted: {', '.join(apart)}")
     return lines
 
 

@@ -1,7 +1,7 @@
 """What a policy's tests would let pass: every mutant of it that none of them notices.
 
-Runs the tests on each mutant. One that decides nothing otherwise is none (`diff` tells), and one that `check` refuses
-could never be in force.
+Runs the tests on each mutant. One that decides nothing otherwise is none (`diff` tells), one that `check` refuses could
+never be in force, and one that changes quotas alone is beyond what a test of the language can state.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from kvpolicy.policy.testing import run_tests
 
 @dataclass(slots=True)
 class Mutation:
-    """noticed: mutants that a test fails on; refused: that `check` refuses; same: that decide nothing otherwise."""
+    """noticed: mutants that a test fails on; refused: that `check` refuses; same: that decide nothing otherwise;
+    quotas: that change quotas alone: how much may be kept, not what a span gets, so no `expect` sees it."""
 
     noticed: int
     refused: int
     same: int
+    quotas: int
     survivors: list[Mutant]
 
     @property
@@ -38,12 +40,19 @@ class Mutation:
             {"file": m.place.file, "line": m.place.line, "column": m.place.column, "change": m.change}
             for m in self.survivors
         ]
-        return {"of": self.of, "noticed": self.noticed, "refused": self.refused, "same": self.same, "survivors": rows}
+        return {
+            "of": self.of,
+            "noticed": self.noticed,
+            "refused": self.refused,
+            "same": self.same,
+            "quotas": self.quotas,
+            "survivors": rows,
+        }
 
 
 def mutate(policy: Policy, tell: Callable[[int], None] | None = None) -> Mutation:
     """Try the tests of a policy, which all pass, on its mutants. tell: is told how many have been tried."""
-    found = Mutation(0, 0, 0, [])
+    found = Mutation(0, 0, 0, 0, [])
     for number, mutant in enumerate(mutants(policy.files)):
         if tell is not None:
             tell(number)
@@ -57,8 +66,10 @@ def mutate(policy: Policy, tell: Callable[[int], None] | None = None) -> Mutatio
             found.noticed += 1
         elif any(fault.severity == ERROR for fault in analyse(mutant.files)):
             found.refused += 1
-        elif difference(policy, other).same:
+        elif (differs := difference(policy, other)).same:
             found.same += 1
+        elif differs.of_quotas_alone:
+            found.quotas += 1
         else:
             found.survivors.append(mutant)
     return found

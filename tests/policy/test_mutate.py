@@ -88,6 +88,32 @@ def test_with_more_tests_nothing_is_left(tmp_path: Path, capsys: pytest.CaptureF
     assert status == 0
 
 
+QUOTAS = "limit any { hold: at most 30% of gpu }\nlimit turn[agent = coder] per session { cpu: at most 2GiB }\n"
+
+
+def test_a_quota_is_not_for_tests_to_notice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests = TEST + MORE.replace("retention: default by slow", "ttl: 10min by slow")
+    _, without = listed(POLICY + tests, tmp_path, capsys)
+    status, found = listed(POLICY + QUOTAS + tests, tmp_path, capsys)
+    assert (status, found["survivors"], found["quotas"], without["quotas"]) == (0, [], 5, 0)
+    assert (found["of"], found["same"]) == (without["of"], without["same"])
+    assert main(["test", str(tmp_path / "a.kvp"), "--mutate"]) == 0
+    assert "not counted: 0 that check refuses, 1 that decide nothing otherwise, 5 of quotas, which no" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_limit_that_is_a_quota_and_a_bound_is_still_to_be_noticed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = "turn { priority: 60 }\nlimit any { priority: at most 50  hold: at most 30% of gpu }\n"
+    test = 'test "t" {\n  given turn, system\n  expect system { priority: default }\n}\n'
+    status, found = listed(both + test, tmp_path, capsys)
+    survivors = found["survivors"]
+    assert status == 1 and isinstance(survivors, list)
+    assert "the limit deleted" in [row["change"] for row in survivors] and found["quotas"] == 1
+
+
 def test_mutants_cover_every_kind_of_change(tmp_path: Path) -> None:
     file = tmp_path / "a.kvp"
     file.write_text(

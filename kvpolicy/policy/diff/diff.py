@@ -37,13 +37,24 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """changes: of properties. others: sentences on quotas and workflows that are not the same. unsettled: properties
-    with so many regions that not all were compared."""
+    """changes: of properties. quotas, workflows: sentences on those that are not the same. unsettled: properties with
+    so many regions that not all were compared."""
 
     changes: tuple[Change, ...]
-    others: tuple[str, ...]
+    quotas: tuple[str, ...]
+    workflows: tuple[str, ...]
     unsettled: tuple[str, ...]
     found: dict[str, Found]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Sentences on all that is no property of a span."""
+        return (*self.quotas, *self.workflows)
+
+    @property
+    def of_quotas_alone(self) -> bool:
+        """Whether every span is promised the same, and only how much memory promises may take differs."""
+        return bool(self.quotas) and not (self.changes or self.workflows or self.unsettled)
 
     @property
     def same(self) -> bool:
@@ -60,8 +71,9 @@ def difference(before: Policy, after: Policy) -> Difference:
         for name, rows in found.items()
         for r in rows.regions
     ]
-    others = (*_quotas(before.quotas, after.quotas), *_workflows(before, after))
-    return Difference(tuple(changes), others, tuple(n for n, rows in found.items() if not rows.whole), found)
+    unsettled = tuple(name for name, rows in found.items() if not rows.whole)
+    quotas, workflows = tuple(_quotas(before.quotas, after.quotas)), tuple(_workflows(before, after))
+    return Difference(tuple(changes), quotas, workflows, unsettled, found)
 
 
 def _speaks(policy: Policy, property: str) -> bool:
