@@ -50,13 +50,8 @@ class _Drawing:
         return name
 
     def document(self) -> dict[str, Any]:
-        made = closed(self.name, self.nodes, self.edges, self.begins, self.joins)
-        for row in made["nodes"]:
-            row.update({"role": "barrier"} if row["name"] in self.barriers else {})
-        for row in made["edges"]:
-            group = self.edges.get((row["from"], row["to"]))
-            row.update({} if group is None else {"group": group})
-        return {**made, "joins": {**made["joins"], **self.barriers}}
+        groups = {edge: group for edge, group in self.edges.items() if group is not None}
+        return closed(self.name, self.nodes, self.edges, self.begins, self.joins, groups=groups, barriers=self.barriers)
 
 
 def _of_crew(crew: Any) -> dict[str, Any]:

@@ -108,8 +108,9 @@ class Handler(BaseSpanHandler[Any]):
                 place = replace(outer, level=level, left=left.pop_all())
         with _lock:
             _open[id_] = place
-            while len(_open) > _MOST:
-                del _open[next(iter(_open))]
+            oldest = next(iter(_open)) if len(_open) > _MOST else None
+        if oldest is not None:
+            self.span_exit(oldest)  # with all that is in it: what was begun is ended
 
     @quiet
     def span_exit(self, id_: str, *given: Any, **more: Any) -> None:
@@ -120,7 +121,7 @@ class Handler(BaseSpanHandler[Any]):
             late = [] if ended is None else [key for key, one in _open.items() if one.going is ended]
             inner = [_open.pop(key) for key in late]
         for one in [*reversed(inner), *([place] if place else [])]:
-            one.left.close()
+            quiet(one.left.close)()  # each by itself: the run is ended whatever a step's end meets
 
     def span_drop(self, id_: str, *given: Any, **more: Any) -> None:
         """It failed, or was cancelled: an end, too."""

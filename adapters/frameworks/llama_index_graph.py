@@ -79,11 +79,10 @@ def _steps(flow: Any) -> dict[str, Any]:
     failing = [edge for edge in steps.failing() if edge not in edges]
     joins = [n for n in steps.configs if steps.waits(n) and len({a for a, b in edges if b == n}) > 1]
     nodes: dict[str, str | None] = dict.fromkeys(steps.configs)
-    told = closed(_name(flow, type(flow).__name__), nodes, [*edges, *failing], steps.begins(), joins, groups=groups)
-    for row in told["edges"]:
-        if (row["from"], row["to"]) in failing:
-            row["probability"] = 0.0
-    return told
+    return closed(
+        _name(flow, type(flow).__name__), nodes, [*edges, *failing], steps.begins(), joins, groups=groups,
+        chances=dict.fromkeys(failing, 0.0),
+    )  # fmt: skip
 
 
 class _Steps:

@@ -135,28 +135,35 @@ def watch(agent: Any, service: Service, *, session: str | None = None, workflow:
 
 def graph(agent: Any) -> dict[str, Any]:
     """What an agent may hand off to, and those in turn, as a workflow. Each agent may also end the run. Agents that are
-    tools of another are called by it (`parent`)."""
-    names: dict[str, str | None] = {str(agent.name): None}
-    edges: list[tuple[str, str]] = []
+    tools of another are called by it (`parent`), and so are those that such an agent hands off to: that is a run within
+    the call, which ends where the call does."""
+    begin = str(agent.name)
+    handoffs: dict[str, list[str]] = {}
+    callers: dict[str, str] = {}  # of each agent but the first: who led to it first
     waiting = [agent]
     while waiting:
         one = waiting.pop(0)
+        name = str(one.name)
+        if name in handoffs:
+            continue
+        handoffs[name] = []
         for target in getattr(one, "handoffs", ()):
             other = _agent_of(target)
-            name = str(target.agent_name) if isinstance(target, Handoff) else str(target.name)
-            edges.append((str(one.name), name))
-            if names.get(name, "") is not None:
-                seen = name in names
-                names[name] = None
-                if other is not None and not seen:
-                    waiting.append(other)
+            to = str(target.agent_name) if isinstance(target, Handoff) else str(target.name)
+            handoffs[name].append(to)
+            callers.setdefault(to, name)
+            waiting += [] if other is None else [other]
         for tool in getattr(one, "tools", ()):
             inner = getattr(tool, "_agent_instance", None)
-            if inner is not None and str(inner.name) not in names:
-                names[str(inner.name)] = str(one.name)
+            if inner is not None:
+                callers.setdefault(str(inner.name), name)
                 waiting.append(inner)
-    ends = [(name, END) for name, parent in names.items() if parent is None]
-    return closed(f"{agent.name}-handoffs", names, [*edges, *ends], [str(agent.name)])
+    handed = [begin]  # those that the run itself comes to
+    for name in handed:
+        handed += [to for to in dict.fromkeys(handoffs.get(name, ())) if to not in handed]
+    names = {name: None if name in handed else callers[name] for name in dict.fromkeys((begin, *callers))}
+    edges = [(name, to) for name in handed for to in handoffs.get(name, ())]
+    return closed(f"{agent.name}-handoffs", names, [*edges, *((name, END) for name in handed)], [begin])
 
 
 def _agent_of(target: Any) -> Any:

@@ -20,15 +20,20 @@ def closed(
     joins: Iterable[str] = (),
     sure: Collection[tuple[str, str]] = (),
     groups: Mapping[tuple[str, str], str] | None = None,
+    barriers: Mapping[str, str] | None = None,
+    chances: Mapping[tuple[str, str], float] | None = None,
 ) -> dict[str, Any]:
     """The document. nodes: each with the agent that calls it, or None. edges: with END where a run may end. begins:
     where it begins. joins: nodes that wait for all that lead there. sure: edges that are taken whenever their node
     ends, so all of those together; of the others one is. groups: the same where more than one such set leads out of a
-    node, each under a name of its own."""
+    node, each under a name of its own. barriers: nodes that are no agents, with how they wait. chances: of edges."""
     listed = list(dict.fromkeys(edges))
     back = leading_back(begins, listed)
-    rows: list[dict[str, Any]] = [{"name": node} | ({"parent": of} if of else {}) for node, of in nodes.items()]
-    waits = dict.fromkeys(joins, "and")
+    rows: list[dict[str, Any]] = []
+    for node, of in nodes.items():
+        role = {"role": "barrier"} if barriers and node in barriers else {}
+        rows.append({"name": node} | ({"parent": of} if of else {}) | role)
+    waits = dict.fromkeys(joins, "and") | dict(barriers or {})
     if any(target == END for _, target in listed):
         rows.append({"name": END, "role": "barrier"})
         waits[END] = "or"
@@ -38,6 +43,7 @@ def closed(
         row |= {"loop": True} if (a, b) in back else {}
         row |= {"group": a} if (a, b) in sure else {}
         row |= {"group": groups[a, b]} if groups and (a, b) in groups else {}
+        row |= {"probability": chances[a, b]} if chances and (a, b) in chances else {}
         told.append(row)
     return {"name": name, "nodes": rows, "edges": told, "joins": waits}
 

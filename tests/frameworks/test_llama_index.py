@@ -670,3 +670,59 @@ def test_an_unknown_version_is_said_once(
 def test_the_page_s_example(served: Stack) -> None:
     assert example("llama-index", served.service)["answer"]
     assert {row["agent"] for row in rows_of(served, "s1", 2)} == {"plan", "write"}
+
+
+def test_spans_beyond_what_is_remembered_are_ended_all_the_same(served: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama_index, "_MOST", 5)
+    events: list[str] = []
+
+    class Heard(kvpolicy.Service):
+        def event(self, event: str, **fields: Any) -> list[Any]:
+            events.append(event)
+            return super().event(event, **fields)
+
+    class Waits(Workflow):
+        @step
+        async def first(self, event: StartEvent) -> Passed:
+            await asyncio.sleep(0.05)
+            return Passed()
+
+        @step
+        async def last(self, event: Passed) -> StopEvent:
+            return StopEvent(result="done")
+
+    async def main() -> None:
+        service = Heard(served.service)
+        flows = [watch(Waits(timeout=30), service, session=f"many-{number}") for number in range(6)]
+        assert await asyncio.gather(*(flow.run() for flow in flows)) == ["done"] * 6
+
+    asyncio.run(main())
+    assert events.count("workflow_start") == events.count("workflow_end") == 6
+    assert events.count("step_start") == events.count("step_end")
+
+
+def test_what_fails_at_an_end_keeps_no_other_end_away(served: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    class Heard(kvpolicy.Service):
+        def event(self, event: str, **fields: Any) -> list[Any]:
+            events.append(event)
+            return super().event(event, **fields)
+
+    def broken(going: Any, name: str) -> None:
+        raise RuntimeError("ours")
+
+    class One(Workflow):
+        @step
+        async def first(self, event: StartEvent) -> StopEvent:
+            return StopEvent(result="done")
+
+    monkeypatch.setattr(llama_index, "_over", broken)
+
+    async def main() -> None:
+        assert await watch(One(timeout=30), Heard(served.service), session="broken").run() == "done"
+
+    asyncio.run(main())
+    assert events == ["workflow_start", "step_start", "step_end", "workflow_end"]
+    assert len(once.counts) == 1
+    once.counts.clear()
