@@ -68,19 +68,27 @@ def _named(workflow: syntax.Workflow) -> Iterable[tuple[str, Place]]:
 
 
 def _calls(workflow: syntax.Workflow) -> Iterator[Diagnostic]:
-    """A sub-agent is another's, and its caller does not also hand on to it."""
+    """A sub-agent is another's, its caller does not also hand on to it, and its end leads nowhere."""
     callers = {node.name: node for node in workflow.nodes if node.parent is not None}
     for node in callers.values():
         if node.parent == node.name:
             message = f"'{node.name}' cannot be a sub-agent of itself"
             place = node.parent_place or node.place
             yield codes.UNKNOWN_NAME.at(place, message, fix="name the node that calls it, or write a `loop`")
+    known = {node.name for node in workflow.nodes}
+    told = {node.name for node in callers.values() if node.parent not in known}  # that is said already
     for edge in workflow.edges:
-        called = callers.get(edge.target)
+        called, leads = callers.get(edge.target), callers.get(edge.source)
         if called is not None and called.parent == edge.source != edge.target:
             note = Note(called.place, f"a sub-agent of '{edge.source}', which calls it while it runs itself")
             message = f"'{edge.source}' calls '{edge.target}', so it cannot hand on to it as well"
             fix = f"remove the edge, or ` of {edge.source}`"
+            yield codes.DEFINED_TWICE.at(edge.place, message, notes=(note,), fix=fix)
+        elif leads is not None and leads.name not in told:
+            told.add(leads.name)
+            note = Note(leads.place, f"a sub-agent of '{leads.parent}', which goes on when it is done")
+            message = f"'{leads.name}' is a sub-agent, so its end leads nowhere, and not to '{edge.target}'"
+            fix = f"remove the way, or ` of {leads.parent}`"
             yield codes.DEFINED_TWICE.at(edge.place, message, notes=(note,), fix=fix)
 
 

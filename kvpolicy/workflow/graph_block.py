@@ -9,6 +9,7 @@ from kvpolicy.faults import Diagnostic, InputFault, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_chances import value
 from kvpolicy.workflow.graph import AGENT, OR, Graph, GraphEdge
+from kvpolicy.workflow.graph_calls import wrong_calls
 from kvpolicy.workflow.graph_nested import flatten
 from kvpolicy.workflow.graph_numbers import count_of
 
@@ -33,12 +34,14 @@ def from_block(block: syntax.Workflow) -> Graph:
             nodes[node.name] = AGENT
             nested[node.name] = _inner(node, block)
             problems += nested[node.name][0].problems
-    edges: list[GraphEdge] = []
+    placed: list[tuple[GraphEdge, Place]] = []
     for edge, place in (*calls, *((_edge(edge, problems), edge.place) for edge in block.edges)):
         missing = [end for end in dict.fromkeys((edge.source, edge.target)) if end not in nodes]
         problems += [unknown_node(end, place, block.name) for end in missing]
         if not missing:
-            edges.append(edge)
+            placed.append((edge, place))
+    problems += wrong_calls(placed)
+    edges = [edge for edge, _ in placed]
     joins: dict[str, str] = {}
     if nested:
         nodes, edges, joins = flatten(nodes, edges, joins, nested)

@@ -15,6 +15,7 @@ from kvpolicy.faults import Diagnostic, InputFault, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
 from kvpolicy.workflow.graph_block import from_block, unknown_node
+from kvpolicy.workflow.graph_calls import wrong_calls
 from kvpolicy.workflow.graph_nested import flatten
 from kvpolicy.workflow.graph_numbers import bound_of, count_of, probability_of
 from kvpolicy.workflow.shown import shown
@@ -77,6 +78,7 @@ def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
         if not missing:
             usable.append(edge)
     problems += [unknown_node(node, place, name) for node in joins if node not in nodes]
+    problems += wrong_calls([(edge, place) for edge in usable])
     known = {node: kind for node, kind in joins.items() if node in nodes}
     if nested:
         nodes, usable, known = flatten(nodes, usable, known, nested)

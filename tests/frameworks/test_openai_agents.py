@@ -194,6 +194,8 @@ A.handoffs.append(BACK)
 HUB = Agent("hub", handoffs=[handoff(C), handoff(D)])
 C.handoffs.append(handoff(D))
 TOOLS = Agent("boss", tools=[Agent("helper").as_tool("helper", "Helps.")], handoffs=[Agent("next")])
+INNER = Agent("inner", handoffs=[Agent("deep")])  # a tool's handoffs are a run within the call
+WITHIN = Agent("outer", tools=[INNER.as_tool("inner", "Asks further.")])
 
 
 @pytest.mark.parametrize(
@@ -204,6 +206,7 @@ TOOLS = Agent("boss", tools=[Agent("helper").as_tool("helper", "Helps.")], hando
         (BACK, {"triage": 0, "a": 1, "b": 1, "__end__": 1}),
         (HUB, {"hub": 0, "c": 1, "d": 1, "__end__": 1}),
         (TOOLS, {"boss": 0, "helper": 1, "next": 1, "__end__": 1}),
+        (WITHIN, {"outer": 0, "inner": 1, "deep": 2, "__end__": 1}),
     ],
 )
 def test_graphs(agent: Any, steps: dict[str, int]) -> None:

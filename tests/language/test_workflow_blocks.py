@@ -119,6 +119,21 @@ FAULTS = {
     "agent a, b of aa\na -> a at most 1": ("KVP101", 2, 15, "no node 'aa'", "did you mean `a`?"),
     "agent a, b of b": ("KVP101", 2, 15, "'b' cannot be a sub-agent of itself", "`loop`"),
     "agent a, b of a\na -> b": ("KVP107", 3, 1, "'a' calls 'b'", "` of a`"),
+    "agent a, b, c of b\na -> b\nloop c -> a at most 3": (
+        "KVP107",
+        4,
+        1,
+        "its end leads nowhere, and not to 'a'",
+        "` of b`",
+    ),
+    "agent a, b of a\na -> a at most 2\nb -> b at most 2\nb -> a": (
+        "KVP107",
+        4,
+        1,
+        "'b' is a sub-agent",
+        "remove the way",
+    ),
+    "agent a, z\nworkflow research as r of a\na -> z\nr -> z": ("KVP107", 5, 1, "'r' is a sub-agent", "remove the way"),
     # bounds
     "agent a, b\na -> b at most 0": ("KVP105", 3, 1, "a way that is taken 0 times", "`at most 1`"),
     "agent a, b\na -> b at most 9999999999": ("KVP105", 3, 16, "that many times", None),

@@ -9,7 +9,8 @@ import networkx
 import pytest
 
 from kvpolicy.cli.main import main
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import ERROR, InputFault
+from kvpolicy.language.parse import parse
 from kvpolicy.policy.model import NEVER, Subject
 from kvpolicy.request import Owner
 from kvpolicy.workflow.events import event_from_row
@@ -143,6 +144,38 @@ def test_agents_that_call_each_other_are_no_loop_without_an_exit() -> None:
     nodes = ["s", {"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
     back = Graph.build({"nodes": nodes, "edges": [["s", "a"]]})
     assert back.check() == ()
+
+
+WRONG_CALLS = {
+    "agent a, b, c of b\na -> b\nloop c -> a at most 3": "'c' is a sub-agent of 'b', so its end leads nowhere",
+    "agent a, b of a\na -> b": "'a' calls 'b', so it cannot hand on to it as well",
+    "agent a, b of b": "'b' cannot be a sub-agent of itself",
+}
+
+
+@pytest.mark.parametrize("inside", WRONG_CALLS)
+def test_what_a_sub_agent_cannot_be_is_refused_in_every_form(inside: str) -> None:
+    result = parse(f"workflow w {{\n{inside}\n}}", "w.kvp")
+    assert result.file is not None
+    (block,) = result.file.workflows
+    nodes = [{"name": n.name, **({"parent": n.parent} if n.parent else {})} for n in block.nodes]
+    edges = [
+        {"from": e.source, "to": e.target, **({"loop": True, "at_most": e.at_most} if e.is_loop else {})}
+        for e in block.edges
+    ]
+    drawn = networkx.DiGraph()
+    drawn.add_nodes_from((n.pop("name"), n) for n in (dict(node) for node in nodes))
+    drawn.add_edges_from((e.pop("from"), e.pop("to"), e) for e in (dict(edge) for edge in edges))
+    for source in (block, {"nodes": nodes, "edges": edges}, drawn):
+        (fault,) = [d for d in Graph.build(source).check() if d.severity == ERROR]
+        assert WRONG_CALLS[inside] in fault.message
+        with pytest.raises(InputFault, match=r"sub-agent|calls"):
+            Graph.sound(source)
+
+
+def test_the_ways_within_a_workflow_that_is_called_are_its_own() -> None:
+    nodes = ["a", {"name": "r", "workflow": INNER, "parent": "a"}]
+    assert Graph.build({"nodes": nodes}).check() == ()
 
 
 def test_a_count_is_told_by_the_step_that_forks() -> None:

@@ -64,6 +64,6 @@ def test_what_is_stated_of_ways_is_what_the_functions_say() -> None:
 def test_a_comparison_sees_probabilities_calls_and_what_stands_in_it() -> None:
     before = kvpolicy.load(TEXT)
     assert difference(before, kvpolicy.load(TEXT.replace("90%", "0.9"))).others == ()
-    for old, new in (("90%", "80%"), ("plan, write", "plan of edit, write"), ("workflow search\n", "agent search\n")):
+    for old, new in (("90%", "80%"), ("write, edit", "write, edit of write"), ("workflow search\n", "agent search\n")):
         after = kvpolicy.load(TEXT.replace(old, new, 1))
         assert difference(before, after).others == ("the workflow 'report' has other nodes or edges",)
