@@ -16,6 +16,10 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 from kvpolicy.faults import InputFault
 from kvpolicy.policy.policy import Policy
@@ -27,6 +31,8 @@ from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Call, Facts
 
 ROUNDS, WHOLE_ROUNDS = 9, 3
+WARM, COUNTED = 1_700, 500  # requests before bytecodes are counted, and while they are
+TraceFunction = Callable[[FrameType, str, object], Any]
 TRACE, BLOCKS = "claude-code", 2_526  # 5 % of its unique blocks
 NOTHING = 'policy nothing "Reaches no span." scratchpad { priority: 40 }'
 
@@ -39,6 +45,30 @@ def replay(calls: list[Call], policy: Policy | None) -> tuple[float, float]:
     for call in calls:
         one.feed(call)
     return time.perf_counter() - wall, time.process_time() - processor
+
+
+def bytecodes(calls: list[Call], policy: Policy | None) -> dict[str, int]:
+    """Bytecodes run a request, by package of the code: the same on every machine, however busy."""
+    one = Replay(policy, BLOCKS, calls[0].request.block_size, Tally("bench", False, BLOCKS))
+    first, counted = calls[:WARM], calls[WARM : WARM + COUNTED]
+    found: Counter[str] = Counter()
+
+    def step(frame: FrameType, event: str, _: object) -> TraceFunction:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            found[frame.f_globals["__name__"]] += 1
+        return step
+
+    for call in first:
+        one.feed(call)
+    sys.settrace(step)
+    for call in counted:
+        one.feed(call)
+    sys.settrace(None)
+    packages: Counter[str] = Counter()
+    for module, count in found.items():
+        packages[module.split(".")[1] if module.startswith("kvpolicy.") else "other"] += count
+    return {name: count // len(counted) for name, count in packages.most_common()}
 
 
 def command(policy: str) -> float:
@@ -59,6 +89,10 @@ def compare(name: str, calls: list[Call], policy: Policy | None) -> None:
         f"  {name}, replay alone: {statistics.median(ratios):.1f} times the time of lru (pairs {min(ratios):.1f} "
         f"to {max(ratios):.1f}, processor time), {1e6 * took / len(calls):.0f} us a request"
     )
+    for each, rules in (("lru", None), (name, policy)):
+        parts = bytecodes(calls, rules)
+        told = ", ".join(f"{part} {count:,}" for part, count in parts.items())
+        print(f"    bytecodes a request, {each}: {sum(parts.values()):,} ({told})")
 
 
 def main() -> None:
