@@ -63,6 +63,9 @@ class Pauses:
         pause = self._close(life)
         if pause is not None:
             age = max(0.0, at - pause.at)
+            if pause.known:  # what it told while it was open is part of the answer
+                _tell(pause.hazard, 0.0, pause.known, -1.0)
+                pause.known = 0.0
             self.classes(life.owner.tenant).trust.returned(pause.hazard, age)
             life.previous_pause = self._remember(pause, age)
 

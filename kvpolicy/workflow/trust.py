@@ -29,7 +29,8 @@ class Trust:
         self.lead = BEGINS
 
     def returned(self, hazard: Hazard, age: float) -> None:
-        """A pause of this class has ended by a return at this age, seconds; nothing of it was learned yet."""
+        """A pause of this class has ended by a return at this age, seconds; its classes know nothing of it yet, nor
+        that it was open."""
         lead = foretold(hazard.rates(), age) - foretold(RECENCY, age)
         self.lead = FADES * self.lead + max(-_MOST, min(_MOST, lead))
 

@@ -14,7 +14,7 @@ from kvpolicy.workflow.hazard import EDGES, STEPS, Hazard, foretold, recency_den
 from kvpolicy.workflow.pause import Pause
 from kvpolicy.workflow.pauses import Pauses
 from kvpolicy.workflow.state import RunState
-from kvpolicy.workflow.trust import BEGINS, Trust
+from kvpolicy.workflow.trust import BEGINS, FADES, Trust
 
 
 def hazard_of(*pauses: float) -> Hazard:
@@ -60,6 +60,20 @@ def test_one_return_that_nobody_expected_changes_little() -> None:
     hazard, trust = hazard_of(*[8.0] * 200), Trust()
     trust.returned(hazard, 1e5)
     assert trust.share > 0.99
+
+
+@pytest.mark.parametrize("length", [0.5, 1.5, 5.0, 20.0, 300.0])
+def test_a_pause_has_no_say_in_how_likely_its_own_end_was(length: float) -> None:
+    """The first one of all was foretold by recency alone, however often its classes heard that it was open still."""
+    state, owner = RunState(), Owner("t", "s")
+    state.arrive(Request("r0", owner, 100, 16), 0.0)
+    state.answer(Request("r0", owner, 100, 16), 0.0, tool_calls=("grep",))
+    for tick in range(int(length) + 1):
+        state.advance(float(tick))
+    state.arrive(Request("r1", owner, 100, 16), length)
+    classes = state.learned.pauses.classes("t")
+    assert classes.trust.lead == pytest.approx(FADES * BEGINS, abs=1e-9)
+    assert sum(classes.everything.at_risk) == pytest.approx(length)
 
 
 class TenTimes(Pauses):
