@@ -120,7 +120,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         _SESSIONS,
         ("lru", "belady-resident", "adaptive"),
         (2.0,),
-        seeds=(11,),
         coarsen=2,
         sample=80,
         part="!0/4",
