@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter, OrderedDict
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from pathlib import Path
 from typing import Any
 
@@ -226,12 +227,38 @@ def test_keys_are_known_for_their_window_and_up_to_their_number(steps: list[tupl
             told.append((key, now))
 
 
-def test_the_oldest_key_is_found_without_passing_those_that_have_gone() -> None:
-    """A dict looks for its first key from its very first place on, past each that was taken away."""
+class Counted(OrderedDict[str, float]):
+    """Counts the keys that are passed. Where a dict looks for its first key, it passes those that have gone unseen."""
+
+    passed = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for key in super().__iter__():
+            self.passed += 1
+            yield key
+
+    def keys(self) -> Any:
+        return KeysView(self)
+
+    def values(self) -> Any:
+        return ValuesView(self)
+
+    def items(self) -> Any:
+        return ItemsView(self)
+
+
+def test_the_oldest_key_is_found_without_passing_the_others() -> None:
     feed, log = feed_with(), Log()
     for seen in (feed._seen, log._seen):
-        assert isinstance(seen._keys, OrderedDict)
         assert seen._most == MOST_KEYS
+        assert isinstance(seen._keys, OrderedDict)
+    for wait in (0.0, KEY_WINDOW_S / 500):  # more than its number, and longer ago than its window
+        seen = Seen(1000)
+        seen._keys = keys = Counted()
+        for number in range(5000):
+            seen.first(f"k{number}", number * wait)
+        assert len(keys) in (500, 1000, 1001)
+        assert keys.passed <= 2 * 5000, "each is looked at when it comes and when it goes"
 
 
 def feed_with(*told: int, wait: bool = True, most: int = 1000) -> Feed:

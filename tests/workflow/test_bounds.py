@@ -14,6 +14,7 @@ from kvpolicy.faults import InputFault
 from kvpolicy.policy.model import EventPattern, IntervalPattern, Subject
 from kvpolicy.policy.timeline import Happening, opening_of
 from kvpolicy.request import Owner, Request
+from kvpolicy.workflow import classes, durations
 from kvpolicy.workflow.events import Event, event_from_row
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import RunState
@@ -49,14 +50,18 @@ def told(rounds: int) -> RunState:
     return state
 
 
-def test_ten_times_the_events_take_no_more_room() -> None:
-    state = told(2_000)
-    life = state._owners.lives[OWNER]
-    assert len(life.phases.calls) <= 256
-    assert sum(map(len, life.openings.open.values())) <= 2 * 256 + len(PATTERNS)
-    assert len(state._moves.deadlines._heap) <= 66
-    assert len(pickle.dumps(state.learned)) < 250_000  # of each class also the rates that it was last asked for
-    assert len(state._owners._index) < 300 + 10
+def test_four_times_the_events_take_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "FEW", 8)  # so that what is bounded is full after the fewer
+    monkeypatch.setattr(classes, "MOST_TOOLS", 4)
+    few, many = told(1_000), told(4_000)
+    for state in (few, many):
+        life = state._owners.lives[OWNER]
+        assert len(life.phases.calls) <= 256
+        assert sum(map(len, life.openings.open.values())) <= 2 * 256 + len(PATTERNS)
+        assert len(state._moves.deadlines._heap) <= 66
+        assert len(state._owners._index) < 300 + 10
+    grown = len(pickle.dumps(many.learned)) - len(pickle.dumps(few.learned))
+    assert grown < 0.15 * len(pickle.dumps(few.learned))  # 10 bytes of each round would be more
 
 
 _events = st.lists(
