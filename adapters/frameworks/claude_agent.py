@@ -22,14 +22,16 @@ from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
 
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
 from kvpolicy.adapters.frameworks.shape import END, closed
+from kvpolicy.client.once import warn_once
 from kvpolicy.client.scope import Scope
 from kvpolicy.client.service import Service
-from kvpolicy.client.wire import base_url
+from kvpolicy.client.wire import PREFIX, base_url
 from kvpolicy.request import Owner
 from kvpolicy.runs import Run
 
 MAIN = "main"  # the node of the agent that the prompts go to
 ADDRESS = "ANTHROPIC_BASE_URL"
+_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 VOLATILE = "CLAUDE_CODE_ATTRIBUTION_HEADER"
 _SOON_S = 0.25  # a sub-agent's first call waits as long for the service to hear whose it is
 
@@ -61,16 +63,21 @@ class Watched(AbstractContextManager[ClaudeAgentOptions], AbstractAsyncContextMa
         self.__exit__(kind, fault, trace)
 
     def _hooked(self, options: ClaudeAgentOptions) -> ClaudeAgentOptions:
-        """The same options with our hooks behind those that are there, and the address. # INVARIANT: the caller's own
-        options stay as they are."""
-        told: dict[Any, list[HookMatcher]] = {name: list(each) for name, each in (options.hooks or {}).items()}
+        """The same options with our hooks behind those that are there, and the address; those of another run that they
+        were watched for are left out. # INVARIANT: the caller's own options stay as they are."""
+        told: dict[Any, list[HookMatcher]] = {
+            name: [one for one in each if not all(map(_is_ours, one.hooks))]
+            for name, each in (options.hooks or {}).items()
+        }
         for event, hook in _HOOKS.items():
             told.setdefault(event, []).append(HookMatcher(hooks=[self._hook(hook)]))
         owner = self.run.owner
         place = Scope(session=owner.session, run=owner.run, workflow=self.run.workflow, node=MAIN)
         env = {ADDRESS: self._service.url, VOLATILE: os.environ.get(VOLATILE, "0"), **options.env}
-        if env[ADDRESS].rstrip("/") == self._service.url:
+        if env[ADDRESS].partition(PREFIX)[0].rstrip("/") == self._service.url:
             env[ADDRESS] = base_url(self._service.url, place)
+            if self._service._key is not None and not any(name in env or name in os.environ for name in _KEYS):
+                env[_KEYS[0]] = self._service._key
         return replace(options, hooks=told, env=env)
 
     def _hook(self, hook: Any) -> Any:
@@ -80,6 +87,7 @@ class Watched(AbstractContextManager[ClaudeAgentOptions], AbstractAsyncContextMa
             await hook(self, given)
             return {}
 
+        called.of_kvpolicy = True  # type: ignore[attr-defined]
         return called
 
     def _told(self, event: str, given: Mapping[str, Any], **facts: Any) -> None:
@@ -116,6 +124,10 @@ class Watched(AbstractContextManager[ClaudeAgentOptions], AbstractAsyncContextMa
         self._told("compact", given)
 
 
+def _is_ours(hook: Any) -> bool:
+    return bool(getattr(hook, "of_kvpolicy", False))
+
+
 # `PostCompact` is none of the names that the SDK's types list; Claude Code knows it.
 _HOOKS = {
     "PreToolUse": Watched._before_tool,
@@ -139,6 +151,12 @@ def watch(
 
 
 def graph(options: ClaudeAgentOptions) -> dict[str, Any]:
-    """The main agent and the sub-agents that the options define, which it calls as often as it likes."""
-    nodes: dict[str, str | None] = {MAIN: None, **dict.fromkeys(options.agents or (), MAIN)}
+    """The main agent and the sub-agents that the options define, which it calls as often as it likes. One that is named
+    as a node of ours is left out."""
+    nodes: dict[str, str | None] = {MAIN: None}
+    for name in options.agents or ():
+        if name in (MAIN, END):
+            warn_once(f"agent {name}", f"a sub-agent named {name} is none of the graph: give it another name")
+        else:
+            nodes[name] = MAIN
     return closed("claude-agent", nodes, [(MAIN, END)], [MAIN])
