@@ -1,6 +1,7 @@
 """The operator's routes: policies validated, swapped, rolled back; all protection taken back; counters.
 
-Apart from tenants' routes: they ask for the operator's own key, or, where none is configured, answer loopback only.
+Apart from tenants' routes: they ask for the operator's own key, or, where none is configured, answer loopback only,
+and nobody there who speaks for others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kvpolicy.service.policies import Policies, Version
 from kvpolicy.service.tenants import hash_key
 
 MOST_TEXT = 4 << 20
+_OF_OTHERS = ("x-forwarded-for", "forwarded", "x-real-ip")  # a proxy on this machine says so whom it speaks for
 _TEXT = "policy p\nturn { priority: 40 }"
 EXAMPLES = {
     "validate": {"name": "coding_agent", "text": _TEXT, "validate_only": True},
@@ -40,6 +42,9 @@ def allow(settings: Admin, request: Request) -> None:
         host = request.client.host if request.client is not None else ""
         if not _is_loopback(host):
             raise Refusal(403, "permission_error", "admin routes answer loopback only, unless admin.key is set")
+        # INVARIANT: no header makes anybody the operator; one that tells of another client is a proxy's.
+        if any(name in request.headers for name in _OF_OTHERS):
+            raise Refusal(403, "permission_error", "admin routes answer nobody behind a proxy, unless admin.key is set")
         return
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not compare_digest(hash_key(secret.strip()), settings.key):

@@ -169,8 +169,9 @@ class Store(_Section):
 
 
 class Admin(_Section):
-    """key: SHA-256 of the operator's key in hex. Without one the admin routes answer loopback only. `/metrics` is
-    one of them where tenants are configured, for it names them; metrics_open: anybody may read it."""
+    """key: SHA-256 of the operator's key in hex. Without one the admin routes answer loopback only, and there no
+    request that a proxy passed on. `/metrics` is one of them where tenants are configured, for it names them;
+    metrics_open: anybody may read it."""
 
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     metrics_open: bool = False

@@ -36,9 +36,33 @@ def believing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("believing")
-def test_no_header_makes_a_client_another_one() -> None:
-    with running("serve", "--upstream", "http://127.0.0.1:9") as at:
-        assert httpx.get(f"{at}/admin/policies", headers=headers("203.0.113.5")).status_code == 200
+def test_who_is_behind_a_proxy_on_this_machine_is_not_the_operator(tmp_path: Path) -> None:
+    """The proxy's own connection is loopback; whom it speaks for is whoever reached it, loopback or not."""
+    settings = tmp_path / "kvp.toml"
+    settings.write_text(
+        f'[[upstream]]\nurl = "http://127.0.0.1:9"\n[[tenant]]\nname = "a"\nkeys = ["{sha256(b"key").hexdigest()}"]\n'
+    )
+    with running("serve", "--config", str(settings)) as at:
+        for address in ("203.0.113.5", "127.0.0.1"):
+            for name, said in headers(address).items():
+                told = {name: said}
+                asked = [httpx.get(f"{at}{path}", headers=told) for path in ("/admin/policies", "/metrics")]
+                asked.append(httpx.post(f"{at}/admin/release-all", headers=told))
+                assert [answer.status_code for answer in asked] == [403] * 3, told
+                assert "admin.key" in asked[0].text
+        assert httpx.get(f"{at}/admin/policies").status_code == 200
+
+
+def test_a_proxy_passes_the_operators_key_on(tmp_path: Path) -> None:
+    settings = tmp_path / "kvp.toml"
+    settings.write_text(
+        f'[[upstream]]\nurl = "http://127.0.0.1:9"\n[admin]\nkey = "{sha256(b"operator").hexdigest()}"\n'
+    )
+    with running("serve", "--config", str(settings)) as at:
+        said = headers("203.0.113.5")
+        assert httpx.get(f"{at}/admin/policies", headers=said).status_code == 401
+        said["authorization"] = "Bearer operator"
+        assert httpx.get(f"{at}/admin/policies", headers=said).status_code == 200
 
 
 @pytest.mark.usefixtures("believing")
