@@ -100,8 +100,9 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         "journal": next((each for each in watching if each.name == "journal"), None),
     }  # fmt: skip
     decisions.metrics = measured(app, gateway, parts)
-    gateway.proxy.admission.replicas = lambda: store.status().replicas
-    entrance = Entrance(gateway.tenants, config.limits, gateway.proxy.admission)
+    for admission in (gateway.proxy.admission, gateway.proxy.own_admission):
+        admission.replicas = lambda: store.status().replicas
+    entrance = Entrance(gateway.tenants, config.limits, gateway.proxy.own_admission)
     mount(
         app,
         gateway,

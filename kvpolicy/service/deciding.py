@@ -29,6 +29,8 @@ from kvpolicy.service.telling import Telling
 from kvpolicy.steering.pace import TimeSpent
 from kvpolicy.words import DEFAULT_SHARE
 
+MOST_WARNED = 16  # in one answer; all are counted
+LONGEST_ABOUT = 64  # characters of a client's own word that it is told
 ACCEPTED, CLIPPED, DEFERRED, IGNORED = "accepted", "clipped", "deferred", "ignored"
 
 
@@ -197,17 +199,19 @@ class Deciding:
         else:
             version, made = seen.chosen.version, seen.plan
             exchange.answer_headers["x-kvp-decision"] = (
-                f'id="{exchange.id}", policy="{_ascii(version.name)}", v={version.number}, mode={seen.chosen.mode}, '
+                f'id="{exchange.id}", policy="{_ascii(version.shown)}", v={version.number}, mode={seen.chosen.mode}, '
                 f"directives={0 if made is None else len(made.directives)}, status={status}"
             )
         self.answers[status] += final
 
-    def _warn(self, exchange: Exchange, code: str) -> None:
+    def _warn(self, exchange: Exchange, code: str, key: str | None = None, about: str | None = None) -> None:
+        """Tell the client a code; key, about: what it is about, in the client's own words."""
         self.counts[f"warned_{code}"] += 1
         told = exchange.answer_headers.get("x-kvp-warn")
         listed = [] if told is None else told.split(", ")
-        if code not in listed:
-            exchange.answer_headers["x-kvp-warn"] = ", ".join([*listed, code])
+        said = code if about is None else f'{code};{key}="{_ascii(about)[:LONGEST_ABOUT].replace(",", "_")}"'
+        if said not in listed and len(listed) < MOST_WARNED:
+            exchange.answer_headers["x-kvp-warn"] = ", ".join([*listed, said])
 
 
 def _ascii(text: str) -> str:

@@ -21,6 +21,7 @@ from kvpolicy.service.meaning.body_field import from_body
 from kvpolicy.service.meaning.following import following
 from kvpolicy.service.meaning.headers import from_headers
 from kvpolicy.service.meaning.identity import identified
+from kvpolicy.service.meaning.known import unknown
 from kvpolicy.service.policies import OFF
 from kvpolicy.service.seen import Seen
 from kvpolicy.steering.requests import RESUMES
@@ -50,7 +51,9 @@ class Decisions(Deciding):
         chosen = self.policies.choose(exchange.tenant, conversation.model, arrived.owner, said.policy, said.mode)
         seen = Seen(conversation, context, arrived, chosen, said, exchange.tenant.caps)
         exchange.notes[self.name] = seen
-        for code in (*said.warned, *arrived.warned):
+        for each in said.warnings:
+            self._warn(exchange, each.code, each.key, each.about)
+        for code in arrived.warned:
             self._warn(exchange, code)
         self._isolate(exchange, seen, now)
         if chosen.mode == OFF:
@@ -59,6 +62,8 @@ class Decisions(Deciding):
             return
         self._answer(exchange, seen, DEFERRED, final=False)
         await self._told(exchange, seen, now)
+        for each in unknown(said, context, arrived.owner, chosen.version, self.state.runs):
+            self._warn(exchange, each.code, each.key, each.about)
         self._plan(exchange, seen, now)
 
     async def _told(self, exchange: Exchange, seen: Seen, now: float) -> None:

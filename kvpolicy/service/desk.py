@@ -68,7 +68,7 @@ class Desk:
             raise InputFault("planning it takes too long; ask with fewer spans") from None
         decisions.counts["asked"] += 1
         row = await run(aside, self._row, bounded(made, tenant.caps, now), request)
-        return {**row, "policy": {"name": chosen.version.name, "version": chosen.version.number, "mode": chosen.mode}}
+        return {**row, "policy": {"name": chosen.version.shown, "version": chosen.version.number, "mode": chosen.mode}}
 
     def _row(self, made: Plan, request: Planned) -> dict[str, Any]:
         """A plan as it is answered, with what an engine would get."""
@@ -172,7 +172,7 @@ class Desk:
         return {
             "request": request_id,
             "at": now,
-            "policy": {"name": held.seen.chosen.version.name, "version": held.seen.chosen.version.number},
+            "policy": {"name": held.seen.chosen.version.shown, "version": held.seen.chosen.version.number},
             "mode": held.seen.chosen.mode,
             "engine": held.exchange.upstream,
             "phase": self._decisions.state.phase(held.request.owner),

@@ -78,9 +78,7 @@ class Journal:
             "units": len(seen.conversation.units),
             "prefix": [unit.digest[:8].hex() for unit in seen.conversation.units],  # keyed and chained: no text
             "spans": [_span(d) for d in directives],
-            "warned": exchange.answer_headers.get("x-kvp-warn", "").split(", ")
-            if "x-kvp-warn" in exchange.answer_headers
-            else [],
+            "warned": _codes(exchange.answer_headers.get("x-kvp-warn")),
             "upstream": exchange.upstream,
             "status": exchange.status,
             "outcome": how,
@@ -116,6 +114,11 @@ class Journal:
                 self.counts["faults"] += 1
         if self._file is not sys.stderr:
             self._file.close()
+
+
+def _codes(told: str | None) -> list[str]:
+    """The codes alone: what they are about is said in the client's own words, which are written nowhere."""
+    return [] if told is None else list(dict.fromkeys(each.partition(";")[0] for each in told.split(", ")))
 
 
 def _span(directive: Any) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """What the gateway's own routes have in common: who asks, within which bounds, and how documents come and go.
 
-Used by `routes`, `workflows` and `admin`. The same limits and the same caps hold here as for requests that are passed
-on (`proxy`): they are one tenant's requests, whichever way they take.
+Used by `routes`, `workflows` and `admin`. The same limits hold here as for requests that are passed on (`proxy`), and as
+large caps, counted apart: what a client tells of its runs takes nothing from its model requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kvpolicy.service.tenants import Tenant, Tenants
 
 
 class Entrance:
-    """tenants: who may ask. limits: of heads and bodies. admission: the one of all requests."""
+    """tenants: who may ask. limits: of heads and bodies. admission: the one of requests to these routes."""
 
     def __init__(self, tenants: Tenants, limits: Limits, admission: Admission) -> None:
         self._tenants, self._limits, self._admission = tenants, limits, admission

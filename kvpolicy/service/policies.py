@@ -40,6 +40,11 @@ class Version:
     policy: Policy
     source: str = "start"
 
+    @property
+    def shown(self) -> str:
+        """The name that clients see: the one that its text begins with, never the operator's file."""
+        return self.policy.name
+
     def texts(self) -> dict[str, str]:
         """Its files' texts by name, used ones first."""
         return {member.file.name: member.file.text for member in self.policy.files.members}
@@ -169,8 +174,9 @@ class Policies:
                 if place < 0:
                     name = other
                     break
-        if wish is not None and wish in section.offered:
-            name = wish
+        if wish is not None:
+            shown = (other for other in section.offered if self.current(other).shown == wish)
+            name = wish if wish in section.offered else next(shown, name)
         allowed: Mode = tenant.mode or section.mode
         if mode is not None and _RANK.get(mode, 2) < _RANK[allowed]:
             allowed = mode  # type: ignore[assignment]

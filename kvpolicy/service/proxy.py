@@ -55,7 +55,7 @@ FAILED_OPEN = "FAILED_OPEN"  # told to the client: its request went on without w
 
 class Proxy:
     """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
-    OUTCOMES, and refusals by status. admission: of all requests, those of our own routes included. decided, began: told
+    OUTCOMES, and refusals by status. admission: of requests that are passed on, own_admission: of those to our own routes. decided, began: told
     seconds from a model request's arrival to its way out, and with the upstream's address to its answer's beginning."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Proxy:
         self.draining = False
         self._mint = mint
         self._closed = frozenset(config.closed)
-        self.admission = Admission(clock)
+        self.admission, self.own_admission = Admission(clock), Admission(clock)
         self._forwarding = Forwarding(upstreams, config.limits, self.counts, clock)
         self._prefix = uuid4().hex[:12]
         self._numbers = itertools.count()

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import http_sf
 import httpx
 import pytest
 
@@ -38,7 +39,8 @@ def ask(gateway: Through, headers: Any = None, body: dict[str, Any] | None = Non
 
 
 def warned(answer: httpx.Response) -> list[str]:
-    return answer.headers.get("x-kvp-warn", "").split(", ")
+    """The codes; what they are about stands behind each as a parameter."""
+    return [str(item[0]) for item in http_sf.parse(answer.headers.get("x-kvp-warn", "").encode(), tltype="list")]
 
 
 def spans(gateway: Through, answer: httpx.Response) -> list[str]:

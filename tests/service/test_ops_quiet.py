@@ -54,7 +54,7 @@ def body(stream: bool = False) -> dict[str, Any]:
         "sim_reply": {"content": f"{CANARY}-answer"},
         "metadata": {"m": f"{CANARY}-m"},
         "user": f"{CANARY}-u",
-        "kvp": {"session": f"{CANARY}-bs"},
+        "kvp": {"session": f"{CANARY}-bs", f"{CANARY}-tag": 1},
     }
 
 
@@ -90,7 +90,11 @@ def test_no_word_of_a_prompt_is_written_anywhere(tmp_path: Path) -> None:
         shown = []
         with running("serve", "--config", str(config), log=log) as at:
             who = {"authorization": f"Bearer key-{CANARY}"}
-            headers = {**who, "x-session-id": f"{CANARY}-s", "x-kvp-context": f'agent="{CANARY}-ag"'}
+            headers = {
+                **who,
+                "x-session-id": f"{CANARY}-s",
+                "x-kvp-context": f'agent="{CANARY}-ag", workflow="{CANARY}-w"',
+            }
             for stream in (False, True, False):
                 assert httpx.post(at + PATH, json=body(stream), headers=headers, timeout=30).status_code == 200
             clock = json.loads(json.dumps(body()).replace("07:00:00", "07:00:31"))
@@ -114,6 +118,7 @@ def test_no_word_of_a_prompt_is_written_anywhere(tmp_path: Path) -> None:
         rows = [json.loads(line) for line in journal.read_text().splitlines()]
         assert len(rows) == 4
         assert sum(bool(row["prompt_tokens"]) for row in rows) == 3, "it was really written of these requests"
+        assert {"unknown_tag", "UNKNOWN_WORKFLOW"} <= set(rows[0]["warned"]), "codes are, what they are about is not"
         written = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path != config}
         for name, data in written.items():
             assert CANARY.encode() not in data, name

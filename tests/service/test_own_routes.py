@@ -1,4 +1,4 @@
-"""The gateway's own routes have the limits and the caps that every other request of a tenant has."""
+"""The gateway's own routes have the limits of every other request, and caps as large, counted apart from theirs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_a_body_that_stops_coming_is_not_waited_for(method: str, path: str) -> N
         answer = raw(at, head.encode())
         assert status_of(answer) == 408
         assert b"connection: close" in answer
-        assert made.proxy.admission._accounts.get("t") is None or made.proxy.admission._accounts["t"].running == 0
+        assert (
+            made.proxy.own_admission._accounts.get("t") is None or made.proxy.own_admission._accounts["t"].running == 0
+        )
 
 
 def test_nor_one_that_takes_for_ever() -> None:
@@ -84,6 +86,17 @@ def test_requests_a_minute_are_those_of_own_routes_too() -> None:
             assert httpx.request(method, at + path, headers=KEY, content=b"{}").status_code == 429, path
 
 
+def test_what_a_client_tells_takes_nothing_from_its_model_requests() -> None:
+    with running({"requests_per_minute": 2, "concurrent": 1}) as (at, made):
+        for _ in range(2):
+            assert httpx.post(f"{at}/v1/events", headers=KEY, content=b"[]").status_code == 200
+        assert httpx.post(f"{at}/v1/events", headers=KEY, content=b"[]").status_code == 429
+        made.proxy.own_admission._accounts["t"].running = 1
+        chat = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        told = [httpx.post(f"{at}/v1/chat/completions", headers=KEY, json=chat).status_code for _ in range(3)]
+        assert told == [200, 200, 429]
+
+
 def test_a_stream_of_plans_counts_for_as_long_as_it_runs() -> None:
     with running({"concurrent": 1}) as (at, made):
         host, port = at.removeprefix("http://").split(":")
@@ -98,7 +111,7 @@ def test_a_stream_of_plans_counts_for_as_long_as_it_runs() -> None:
                 told += stream.recv(65536)
             assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 429
         assert until(lambda: httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 200)
-        assert made.proxy.admission._accounts["t"].running == 0
+        assert made.proxy.own_admission._accounts["t"].running == 0
 
 
 def test_a_stream_that_stops_coming_ends_with_a_line_that_says_so() -> None:

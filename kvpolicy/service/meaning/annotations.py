@@ -6,7 +6,7 @@ and `spans`. All of it is a wish: `caps` and the tenant bound it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from kvpolicy import words
@@ -19,6 +19,7 @@ MALFORMED = "malformed"
 TOO_MANY = "TOO_MANY_EVENTS"
 MOST_EVENTS = 16  # of one request; more are told by POST /v1/events, for which no request waits
 LONGEST_NAME = 256  # characters of an identifier
+MODES = (None, "off", "shadow", "enforce")  # that may be asked for
 END = -1  # a mark's end: behind the last message
 
 EVENT_NAMES: Mapping[str, str] = {
@@ -59,15 +60,30 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """A code to answer with. key, about: what it is about in the client's own words, such as tag and colour; None: all
+    that was said."""
+
+    code: str
+    key: str | None = None
+    about: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Annotations:
-    """policy, mode: wished for; a mode can only be lowered. warned: codes to answer with."""
+    """policy, mode: wished for; a mode can only be lowered. warnings: what to answer with."""
 
     context: Context = Context()
     marks: tuple[Mark, ...] = ()
     events: tuple[Event, ...] = ()
     policy: str | None = None
     mode: str | None = None
-    warned: tuple[str, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+
+    @property
+    def warned(self) -> tuple[str, ...]:
+        """The codes alone, each once."""
+        return tuple(dict.fromkeys(each.code for each in self.warnings))
 
 
 NOTHING = Annotations()
@@ -89,7 +105,7 @@ def merged(header: Annotations, body: Annotations) -> Annotations:
         differs = differs or bool(ours and theirs and ours != theirs)
     for ours, theirs in ((header.policy, body.policy), (header.mode, body.mode)):
         differs = differs or (ours is not None and theirs is not None and ours != theirs)
-    warned = tuple(dict.fromkeys((*header.warned, *body.warned, *((CONFLICT,) if differs else ()))))
+    warnings = once((*header.warnings, *body.warnings, *((Warned(CONFLICT),) if differs else ())))
     return replace(
         header,
         context=Context(**said),  # type: ignore[arg-type]
@@ -97,8 +113,18 @@ def merged(header: Annotations, body: Annotations) -> Annotations:
         events=header.events or body.events,
         policy=header.policy if header.policy is not None else body.policy,
         mode=header.mode if header.mode is not None else body.mode,
-        warned=warned,
+        warnings=warnings,
     )
+
+
+def once(warnings: Iterable[Warned]) -> tuple[Warned, ...]:
+    """Each of them once, in their order."""
+    return tuple(dict.fromkeys(warnings))
+
+
+def tag(about: object, code: str = UNKNOWN_TAG) -> Warned:
+    """A word of the client's that is not known, or cannot be read."""
+    return Warned(code, "tag", str(about))
 
 
 def name_of(value: object) -> str | None:
@@ -109,14 +135,17 @@ def name_of(value: object) -> str | None:
     return text if 0 < len(text) <= LONGEST_NAME and text.isprintable() else None
 
 
-def event_of(name: str, attributes: Mapping[str, object]) -> Event | None:
-    """An event in the language's words, its time still open (0.0); None for one that is none."""
+def event_of(name: str, attributes: Mapping[str, object], warned: list[Warned]) -> Event | None:
+    """An event in the language's words, its time still open (0.0); None for one that is none. What of it is not known
+    is added to `warned`."""
     known = EVENT_NAMES.get(name.replace("_", "-"))
     if known is None:
+        warned.append(tag(name))
         return None
     kept: dict[str, object] = {}
     for key, value in attributes.items():
         if key == "tenant" or key not in words.EVENT_ATTRIBUTES:
-            continue  # the tenant comes from authentication alone
+            warned.append(tag(key))  # the tenant comes from authentication alone
+            continue
         kept[key] = float(value) if key in ("eta", "score") and isinstance(value, int | float) else value
     return Event(0.0, known, kept)

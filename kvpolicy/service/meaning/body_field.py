@@ -18,23 +18,27 @@ from kvpolicy import words
 from kvpolicy.service.meaning.annotations import (
     MALFORMED,
     MESSAGE,
+    MODES,
     MOST_EVENTS,
     NOTHING,
     TOKEN,
     TOO_MANY,
     TOOLS,
-    UNKNOWN_TAG,
     Annotations,
     Context,
     Mark,
+    Warned,
     event_of,
     name_of,
+    once,
+    tag,
 )
 from kvpolicy.workflow.events import Event
 
 _CONTEXT = {each.name for each in fields(Context)}
 _NUMBERS, _FLAGS = ("turn", "depth"), ("final", "last_step")
 _OWN = frozenset({"name", "tool", "branch", "agent", "node"})
+_OF_SPANS = _OWN | {"kind", "t", "messages", "tokens", "tools", "part"}
 _MOST = 512
 
 
@@ -44,36 +48,36 @@ def from_body(body: Mapping[str, Any]) -> Annotations:
     if told is None:
         return NOTHING
     if not isinstance(told, Mapping):
-        return Annotations(warned=(MALFORMED,))
-    warned: list[str] = []
+        return Annotations(warnings=(tag("kvp", MALFORMED),))
+    warned: list[Warned] = []
     inner = told.get("context")
     said = {key: value for key, value in told.items() if key in _CONTEXT}
     if isinstance(inner, Mapping):
         said |= inner
     elif inner is not None:
-        warned.append(MALFORMED)
+        warned.append(tag("context", MALFORMED))
     known = _CONTEXT | {"context", "spans", "events", "event", "policy", "mode"}
-    warned += [UNKNOWN_TAG for key in told if key not in known]
+    warned += [tag(key) for key in told if key not in known]
     name, mode = _policy(told, warned)
     events = told.get("events", told.get("event", ()))
     if isinstance(events, list | tuple) and len(events) > MOST_EVENTS:
-        warned.append(TOO_MANY)
+        warned.append(Warned(TOO_MANY))
         events = events[:MOST_EVENTS]
     return Annotations(
         _context(said, warned),
-        _rows(told.get("spans", ()), _mark, warned),
-        _rows([events] if isinstance(events, Mapping) else events, _event, warned),
+        _rows("spans", told.get("spans", ()), _mark, warned),
+        _rows("events", [events] if isinstance(events, Mapping) else events, _event, warned),
         name,
         mode,
-        tuple(dict.fromkeys(warned)),
+        once(warned),
     )
 
 
-def _context(said: Mapping[str, Any], warned: list[str]) -> Context:
+def _context(said: Mapping[str, Any], warned: list[Warned]) -> Context:
     made: dict[str, Any] = {}
     for key, value in said.items():
         if key not in _CONTEXT:
-            warned.append(UNKNOWN_TAG)
+            warned.append(tag(key))
             continue
         if key in _NUMBERS:
             made[key] = value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
@@ -82,29 +86,34 @@ def _context(said: Mapping[str, Any], warned: list[str]) -> Context:
         else:
             made[key] = name_of(value)
         if made[key] is None and value is not None:
-            warned.append(MALFORMED)
+            warned.append(tag(key, MALFORMED))
     return Context(**made)
 
 
-def _rows(rows: Any, read: Any, warned: list[str]) -> tuple[Any, ...]:
+def _rows(name: str, rows: Any, read: Any, warned: list[Warned]) -> tuple[Any, ...]:
     if not isinstance(rows, list | tuple):
-        warned.append(MALFORMED)
+        warned.append(tag(name, MALFORMED))
         return ()
     made = []
     for row in rows[:_MOST]:
         if not isinstance(row, Mapping):
-            warned.append(MALFORMED)
+            warned.append(tag(name, MALFORMED))
         elif (one := read(row, warned)) is not None:
             made.append(one)
     return tuple(made)
 
 
-def _mark(row: Mapping[str, Any], warned: list[str]) -> Mark | None:
+def _mark(row: Mapping[str, Any], warned: list[Warned]) -> Mark | None:
     kind = row.get("kind", row.get("t"))
     if kind not in words.SPAN_KINDS:
-        warned.append(UNKNOWN_TAG)
+        warned.append(tag("kind" if kind is None else kind))
         return None
     own = {key: value for key, value in row.items() if key in _OWN and isinstance(value, str | int | float)}
+    warned += [tag(key) for key in row if key not in _OF_SPANS]
+    part = row.get("part")
+    if part is not None and (isinstance(part, bool) or not isinstance(part, int)):
+        warned.append(tag("part", MALFORMED))
+        return None
     if row.get("tools") is True:
         return Mark(kind, TOOLS, attributes=own)
     for key, unit in (("messages", MESSAGE), ("tokens", TOKEN)):
@@ -114,24 +123,24 @@ def _mark(row: Mapping[str, Any], warned: list[str]) -> Mark | None:
             and len(numbers) == 2
             and all(isinstance(n, int) and not isinstance(n, bool) and n >= -1 for n in numbers)
         ):
-            part = row.get("part")
-            return Mark(kind, unit, numbers[0], numbers[1], part if isinstance(part, int) else None, own)
-    warned.append(MALFORMED)
+            return Mark(kind, unit, numbers[0], numbers[1], part, own)
+    warned.append(tag("spans", MALFORMED))
     return None
 
 
-def _event(row: Mapping[str, Any], warned: list[str]) -> Event | None:
-    event = event_of(str(row.get("event")), row)
-    if event is None:
-        warned.append(UNKNOWN_TAG)
-    return event
+def _event(row: Mapping[str, Any], warned: list[Warned]) -> Event | None:
+    return event_of(str(row.get("event")), {key: value for key, value in row.items() if key != "event"}, warned)
 
 
-def _policy(told: Mapping[str, Any], warned: list[str]) -> tuple[str | None, str | None]:
+def _policy(told: Mapping[str, Any], warned: list[Warned]) -> tuple[str | None, str | None]:
     given = told.get("policy")
     name = given.get("name") if isinstance(given, Mapping) else given
     mode = given.get("mode") if isinstance(given, Mapping) else told.get("mode")
-    if mode not in (None, "off", "shadow", "enforce"):
-        warned.append(UNKNOWN_TAG)
+    if isinstance(given, Mapping):
+        warned += [tag(key) for key in given if key not in ("name", "mode")]
+    if mode not in MODES:
+        warned.append(tag(mode))
         mode = None
+    if name is not None and name_of(name) is None:
+        warned.append(tag("policy", MALFORMED))
     return name_of(name), mode

@@ -1,7 +1,8 @@
 """The `x-kvp-…` headers: RFC 9651 structured fields, by a kept library, remembered by their bytes.
 
 A field that cannot be parsed is ignored as a whole, as the RFC has it, and answered by `malformed`. Members that are
-not known are answered by `unknown_tag`. Read by `annotations.merged`.
+not known are answered by `unknown_tag` with their names, and so is a header that begins as ours and is none. Read by
+`annotations.merged`.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from kvpolicy import words
 from kvpolicy.service.meaning.annotations import (
     MALFORMED,
     MESSAGE,
+    MODES,
     MOST_EVENTS,
     NOTHING,
     TOKEN,
     TOO_MANY,
     TOOLS,
-    UNKNOWN_TAG,
     Annotations,
     Context,
     Mark,
+    Warned,
     event_of,
     name_of,
+    once,
+    tag,
 )
 from kvpolicy.workflow.events import Event
 
@@ -35,26 +39,28 @@ CONTEXT, SPANS, EVENTS, POLICY = "x-kvp-context", "x-kvp-spans", "x-kvp-event", 
 LONGEST = 8192  # characters of one field
 _NAMES = frozenset({"session", "run", "workflow", "node", "agent", "branch", "parent"})
 _MOST_MARKS = 512
+OURS = "x-kvp-"
+KNOWN = frozenset({CONTEXT, SPANS, EVENTS, POLICY, "x-kvp-doctor"})  # the last is the prefix doctor's own
 
 
 def from_headers(headers: Mapping[str, str]) -> Annotations:
     """What the headers say (lower-case names; several lines of one already joined)."""
     told = tuple(headers.get(name) for name in (CONTEXT, SPANS, EVENTS, POLICY))
-    if told == (None, None, None, None):
+    warned = [tag(name) for name in headers if name.startswith(OURS) and name not in KNOWN]
+    if told == (None, None, None, None) and not warned:
         return NOTHING
-    warned: list[str] = []
     context, marks, events, policy = (
         _field(name, value, warned) for name, value in zip((CONTEXT, SPANS, EVENTS, POLICY), told, strict=True)
     )
     name, mode = policy or (None, None)
-    return Annotations(context or Context(), marks or (), events or (), name, mode, tuple(dict.fromkeys(warned)))
+    return Annotations(context or Context(), marks or (), events or (), name, mode, once(warned))
 
 
-def _field(name: str, value: str | None, warned: list[str]) -> Any:
+def _field(name: str, value: str | None, warned: list[Warned]) -> Any:
     if value is None:
         return None
     if len(value) > LONGEST:
-        warned.append(MALFORMED)
+        warned.append(tag(name, MALFORMED))
         return None
     made, said = _read(name, value)
     warned.extend(said)
@@ -62,19 +68,19 @@ def _field(name: str, value: str | None, warned: list[str]) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _read(name: str, value: str) -> tuple[Any, tuple[str, ...]]:
+def _read(name: str, value: str) -> tuple[Any, tuple[Warned, ...]]:
     """One field's meaning with the codes to answer; the same bytes are parsed once."""
     kind = {CONTEXT: "dictionary", POLICY: "item"}.get(name, "list")
     try:
         parsed: Any = http_sf.parse(value.encode("latin-1", "replace"), tltype=kind)
     except (ValueError, RecursionError, ArithmeticError):
-        return None, (MALFORMED,)
-    warned: list[str] = []
+        return None, (tag(name, MALFORMED),)
+    warned: list[Warned] = []
     made = _READERS[name](parsed, warned)
     return made, tuple(warned)
 
 
-def _context(parsed: Mapping[str, Any], warned: list[str]) -> Context:
+def _context(parsed: Mapping[str, Any], warned: list[Warned]) -> Context:
     said: dict[str, Any] = {}
     for key, member in parsed.items():
         value = _plain(member[0])
@@ -85,60 +91,64 @@ def _context(parsed: Mapping[str, Any], warned: list[str]) -> Context:
         elif key in ("final", "last_step"):
             said[key] = value if isinstance(value, bool) else None
         else:
-            warned.append(UNKNOWN_TAG)
+            warned.append(tag(key))
             continue
         if said[key] is None:
-            warned.append(MALFORMED)
+            warned.append(tag(key, MALFORMED))
     return Context(**said)
 
 
-def _marks(parsed: list[Any], warned: list[str]) -> tuple[Mark, ...]:
+def _marks(parsed: list[Any], warned: list[Warned]) -> tuple[Mark, ...]:
     made = []
     for members, given in parsed[:_MOST_MARKS]:
         parameters = {key: _plain(value) for key, value in given.items()}
-        kind = parameters.pop("t", None)
-        unit = TOKEN if parameters.pop("u", None) == "token" else MESSAGE
+        kind, unit = parameters.pop("t", None), parameters.pop("u", None)
         part = parameters.pop("part", None)
         numbers = [_plain(item[0]) for item in members] if isinstance(members, list) else []
         if kind not in words.SPAN_KINDS:
-            warned.append(UNKNOWN_TAG)
+            warned.append(tag("t" if kind is None else kind))
             continue
         attributes = {key: value for key, value in parameters.items() if key in _OWN_ATTRIBUTES}
-        if len(attributes) < len(parameters):
-            warned.append(UNKNOWN_TAG)
-        if numbers == [TOOLS]:
+        warned += [tag(key) for key in parameters if key not in _OWN_ATTRIBUTES]
+        if unit not in (None, TOKEN, MESSAGE):
+            warned.append(tag(unit))
+        elif part is not None and (isinstance(part, bool) or not isinstance(part, int)):
+            warned.append(tag("part", MALFORMED))
+        elif numbers == [TOOLS]:
             made.append(Mark(kind, TOOLS, attributes=attributes))
         elif len(numbers) == 2 and all(isinstance(n, int) and not isinstance(n, bool) and n >= -1 for n in numbers):
-            made.append(Mark(kind, unit, numbers[0], numbers[1], part if isinstance(part, int) else None, attributes))
+            made.append(Mark(kind, unit or MESSAGE, numbers[0], numbers[1], part, attributes))
         else:
-            warned.append(MALFORMED)
+            warned.append(tag(SPANS, MALFORMED))
     return tuple(made)
 
 
 _OWN_ATTRIBUTES = frozenset({"name", "tool", "branch", "agent", "node"})
 
 
-def _events(parsed: list[Any], warned: list[str]) -> tuple[Event, ...]:
+def _events(parsed: list[Any], warned: list[Warned]) -> tuple[Event, ...]:
     made = []
     if len(parsed) > MOST_EVENTS:
-        warned.append(TOO_MANY)
+        warned.append(Warned(TOO_MANY))
     for item in parsed[:MOST_EVENTS]:
         value, parameters = item
-        event = event_of(str(_plain(value)), {key.replace("-", "_"): _plain(v) for key, v in parameters.items()})
-        if event is None:
-            warned.append(UNKNOWN_TAG)
-        else:
+        said = {key.replace("-", "_"): _plain(v) for key, v in parameters.items()}
+        event = event_of(str(_plain(value)), said, warned)
+        if event is not None:
             made.append(event)
     return tuple(made)
 
 
-def _policy(parsed: tuple[Any, Mapping[str, Any]], warned: list[str]) -> tuple[str | None, str | None]:
+def _policy(parsed: tuple[Any, Mapping[str, Any]], warned: list[Warned]) -> tuple[str | None, str | None]:
     value, parameters = parsed
-    mode = _plain(parameters.get("mode"))
-    if mode not in (None, "off", "shadow", "enforce"):
-        warned.append(UNKNOWN_TAG)
+    warned += [tag(key) for key in parameters if key != "mode"]
+    mode, name = _plain(parameters.get("mode")), name_of(_plain(value))
+    if mode not in MODES:
+        warned.append(tag(mode))
         mode = None
-    return name_of(_plain(value)), mode
+    if name is None:
+        warned.append(tag(POLICY, MALFORMED))
+    return name, mode
 
 
 def _plain(value: Any) -> Any:
