@@ -197,6 +197,8 @@ def _key(loc: tuple[int | str, ...]) -> str:
 
 
 def _message(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "model_type":  # its own words name a class of ours
+        return f"a JSON object is needed, not {_json_type(fault['input'])}"
     message = str(fault["msg"])
     return "there is no such key" if fault["type"] == "extra_forbidden" else message[0].lower() + message[1:]
 

@@ -168,10 +168,10 @@ sys.exit(dispatcher.main(["check"]))
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_goes_away(unbuffered: str) -> None:
     done = into_a_closed_pipe(["-c", TALKER], unbuffered)
-    assert (done.returncode, done.stderr) == (2, "kvp: the reader of the output went away\n")
+    assert (done.returncode, done.stderr) == (2, "")
     helped = into_a_closed_pipe(["-m", "kvpolicy", "--help"], unbuffered)
     assert helped.returncode in {0, 2}  # argparse itself passes over it where output is not buffered
-    assert len(helped.stderr.splitlines()) <= 1
+    assert helped.stderr == ""
 
 
 def into_a_closed_pipe(words: list[str], unbuffered: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from kvpolicy.faults import ERROR, InputFault, PolicyFault
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the graph; 1 where it has errors. Raises InputFault where there is no workflow, PolicyFault where FILE
     does not parse."""
+    from kvpolicy.cli.listing import as_words
     from kvpolicy.request_json import load_json, read_state
 
     document = read_state({} if args.state is None else load_json(args.state), args.state or "state")
@@ -45,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     graph = _graph(args.file, files, args.workflow, document.workflow)
     events = _events(document.events, args.state)
     steps = _position(graph, events).all_steps()
+    for notice in _strangers(graph, events):
+        print(as_words(f"kvp: notice: {args.state}: {notice}"), file=sys.stderr)
     ranks = {} if files is None else _ranks(files, graph, events)
     found = graph.check()
     if args.format == "json":
@@ -116,6 +121,19 @@ def _events(rows: Iterable[Mapping[str, object]], source: str | None) -> list[Ev
         return events_from_rows(rows)
     except InputFault as fault:
         raise InputFault(f"{source}: {fault}") from None
+
+
+def _strangers(graph: Graph, events: list[Event]) -> list[str]:
+    """Of each node that events name and the workflow has not, a sentence: such an event moves nothing."""
+    told: dict[str, str] = {}
+    for number, event in enumerate(events):
+        node, workflow = event.attributes.get("node"), event.attributes.get("workflow")
+        if isinstance(node, str) and workflow in (None, graph.name) and graph.find(node) is None:
+            near = next(iter(get_close_matches(node, graph.nodes, n=1)), None)
+            mend = f"did you mean {near}?" if near else f"its nodes are {', '.join(graph.nodes)}"
+            said = f"events[{number}]: the workflow {graph.name} has no node {node}, so this moves nothing; {mend}"
+            told.setdefault(node, said)
+    return list(told.values())
 
 
 def _position(graph: Graph, events: list[Event]) -> Position:

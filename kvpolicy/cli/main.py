@@ -83,9 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _refuse("stopped")
     except BrokenPipeError:
-        # Python flushes stdout once more at exit; there must be something to flush into.
+        # Python flushes stdout once more at exit; there must be something to flush into. Nothing is said, as by other
+        # programs in a pipe: who reads no further, as `head`, knows it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _refuse("the reader of the output went away")
+        return UNUSABLE
     except (KvpError, OSError, UnicodeDecodeError) as fault:
         _trace_if_asked()
         return _refuse(_one_line(fault))

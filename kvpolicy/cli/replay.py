@@ -1,4 +1,4 @@
-"""`kvp replay TIMELINE.jsonl`: requests, events, claims and evictions step by step on the embedded engine.
+"""`kvp replay [POLICY…] TIMELINE.jsonl`: requests, events, claims and evictions step by step on the embedded engine.
 
 Reads one step a line and writes one answer a line as it goes; nothing of a step is kept but what the engine holds.
 """
@@ -16,9 +16,16 @@ HELP = "Step a timeline through the embedded engine: one JSON step a line in, on
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`TIMELINE [--policy P] [--blocks N] [--block-size B] [--cpu-blocks N] [--disk-blocks N] [--format text|json]`."""
+    """`[POLICY…] TIMELINE [--policy P]… [--blocks N] [--block-size B] [--cpu-blocks N] [--disk-blocks N]`."""
+    parser.add_argument("policies", nargs="*", metavar="POLICY", help="as --policy")
     parser.add_argument("timeline", metavar="TIMELINE.jsonl", help="one step a line; - reads the standard input")
-    parser.add_argument("--policy", metavar="P", help="a .kvp file, or a packaged policy; default: no rules")
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="P",
+        help="a .kvp file, or a packaged policy; default: no rules",
+    )
     parser.add_argument("--blocks", type=int, default=4096, metavar="N", help="blocks on the GPU; default: 4096")
     parser.add_argument("--block-size", type=int, default=16, metavar="B", help="tokens a block; default: 16")
     parser.add_argument("--cpu-blocks", type=int, default=0, metavar="N", help="blocks in CPU memory; default: 0")
@@ -34,8 +41,13 @@ def run(args: argparse.Namespace) -> int:
     from kvpolicy.replay import Replay
     from kvpolicy.replay.timeline import steps
 
+    policies = [*args.policies, *args.policy]
+    if args.timeline.endswith(".kvp"):
+        raise InputFault(
+            f"{args.timeline}: this is a policy; a timeline is needed behind it: kvp replay POLICY TIMELINE"
+        )
     replay = Replay(
-        None if args.policy is None else open_policy([args.policy]),
+        open_policy(policies) if policies else None,
         blocks=args.blocks,
         block_size=args.block_size,
         cpu_blocks=args.cpu_blocks,

@@ -156,3 +156,23 @@ def test_the_text_has_a_head_the_bounds_of_loops_and_no_rank_for_a_tool(
     ]
     _, document = graph(capsys, str(file))
     assert {row["name"]: row["rank"] for row in document["nodes"]}["web"] is None
+
+
+def test_an_event_of_a_node_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, state = tmp_path / "w.kvp", tmp_path / "state.json"
+    file.write_text("workflow w {\n  agent writer, editor\n  writer -> editor\n}\n")
+    rows = [
+        {"at": 0.0, "event": "step_start", "node": "writer", "session": "s"},
+        {"at": 1.0, "event": "step_end", "node": "writter", "session": "s"},
+        {"at": 2.0, "event": "step_end", "node": "writter", "session": "s"},
+        {"at": 3.0, "event": "step_end", "node": "zzz", "session": "s"},
+        {"at": 4.0, "event": "step_end", "node": "other", "workflow": "another", "session": "t"},
+    ]
+    state.write_text(json.dumps({"events": rows}))
+    assert main(["graph", str(file), "--state", str(state)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"kvp: notice: {state}: events[1]: the workflow w has no node writter, so this moves nothing; "
+        "did you mean writer?",
+        f"kvp: notice: {state}: events[3]: the workflow w has no node zzz, so this moves nothing; "
+        "its nodes are writer, editor",
+    ]
