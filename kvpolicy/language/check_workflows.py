@@ -5,13 +5,13 @@ A pass of `check`. How likely the ways out of a node are has a file of its own (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from kvpolicy.faults import Diagnostic, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_chances import chances
 from kvpolicy.language.check_names import unknown
-from kvpolicy.language.nesting import nest, node_names
+from kvpolicy.language.nesting import MOST_COMPARED, MOST_TOLD, nest, node_names
 from kvpolicy.language.typer import Typer
 
 
@@ -22,12 +22,7 @@ def check_workflows(files: syntax.FileSet, typer: Typer) -> None:
     typer.faults += found.faults
     for workflow in found.workflows:
         nodes = _declared(workflow, typer.faults)
-        for name, place in _named(workflow) if nodes else ():
-            if name not in nodes and name not in typer.scope.lost:
-                known = nodes.keys()
-                fault = unknown("node", name, place, known, f"declare it: `agent {name}`")
-                typer.faults.append(fault)
-                nodes = {**nodes, name: place}  # one message for one name
+        typer.faults += _undeclared(workflow, nodes, typer.scope.lost) if nodes else ()
         typer.faults += _calls(workflow)
         typer.faults += _loops(workflow)
         typer.faults += chances(workflow)
@@ -56,6 +51,23 @@ def _declared(workflow: syntax.Workflow, faults: list[Diagnostic]) -> dict[str, 
                 message = f"the node '{name}' is declared twice"
                 faults.append(codes.DEFINED_TWICE.at(place, message, notes=(note,), fix="give it another name"))
     return nodes
+
+
+def _undeclared(workflow: syntax.Workflow, nodes: Mapping[str, Place], lost: Container[str]) -> Iterator[Diagnostic]:
+    """Names that no node has, one message each. A large text may be full of them, and to find the nearest node takes
+    as long as there are nodes: where there are many only the first are compared, and of very many only the first are
+    told one by one."""
+    strange: dict[str, Place] = {}
+    for name, place in _named(workflow):
+        if name not in nodes and name not in lost:
+            strange.setdefault(name, place)
+    for number, (name, place) in enumerate(strange.items()):
+        if number == MOST_TOLD:
+            message = f"nodes of '{workflow.name}' that are not declared: {len(strange) - number:,} more"
+            yield codes.UNKNOWN_NAME.at(place, message, fix="declare them: `agent NAME, NAME`")
+            return
+        known = nodes if number * len(nodes) < MOST_COMPARED else ()
+        yield unknown("node", name, place, known, f"declare it: `agent {name}`")
 
 
 def _named(workflow: syntax.Workflow) -> Iterable[tuple[str, Place]]:

@@ -15,6 +15,8 @@ from kvpolicy.language.spelling import nearest
 
 MOST_NODES = 10_000  # of a workflow, with those of the workflows in it: names are cheap to write and multiply
 DEEPEST = 16  # workflows within one another
+MOST_TOLD = 50  # unknown names, one by one
+MOST_COMPARED = 20_000  # names with others that are known, to find the nearest
 Key = tuple[str, str]  # group, name
 
 
@@ -76,6 +78,7 @@ class _Looking:
         self._lost = lost
         self._meant: dict[Key, dict[int, Key]] = {key: {} for key in self.known}  # by number of the node
         self._size: dict[Key, tuple[int, int]] = {}  # nodes when laid flat, workflows within one another
+        self._strange: list[Place] = []  # nodes whose workflows are not there
         self._refused: set[Key] = set()  # too deep or too large: those around them are not told as well
 
     def all(self) -> None:
@@ -83,6 +86,10 @@ class _Looking:
             for number, node in enumerate(workflow.nodes):
                 if node.path:
                     self._look_up(key, number, node)
+        more = self._strange[MOST_TOLD:]
+        if more:
+            message = f"workflows that do not exist: {len(more):,} more"
+            self.faults.append(codes.UNKNOWN_NAME.at(more[0], message, fix="write them: `workflow NAME { … }`"))
         for key in self.known:
             self._inner_first(key)
 
@@ -91,19 +98,25 @@ class _Looking:
         place = node.path_place or node.place
         if found is None:
             if node.path[-1] not in self._lost:
-                self.faults.append(self._unknown(node, place, key))
+                self._unknown(node, place, key)
         elif self.known[found].nodes:
             self._meant[key][number] = found
         elif not self._lost:
             message = f"the workflow '{found[1]}' declares no nodes, so it cannot stand in another"
             self.faults.append(codes.UNKNOWN_NAME.at(place, message, fix="declare them there: `agent NAME`"))
 
-    def _unknown(self, node: syntax.Node, place: Place, key: Key) -> Diagnostic:
-        written = ".".join(node.path)
-        names = [name if group == key[0] else f"{group}.{name}" for group, name in self.known if (group, name) != key]
-        near = nearest(written, names) or next((name for name in names if name.endswith(f".{written}")), None)
+    def _unknown(self, node: syntax.Node, place: Place, key: Key) -> None:
+        """The first are told one by one; `all` says how many more there are."""
+        self._strange.append(place)
+        if len(self._strange) > MOST_TOLD:
+            return
+        written, near = ".".join(node.path), None
+        if (len(self._strange) - 1) * len(self.known) < MOST_COMPARED:
+            names = [name if group == key[0] else f"{group}.{name}" for group, name in self.known]
+            names.remove(key[1])
+            near = nearest(written, names) or next((name for name in names if name.endswith(f".{written}")), None)
         fix = f"did you mean `{near}`?" if near else f"write it: `workflow {node.path[-1]} {{ … }}` beside this one"
-        return codes.UNKNOWN_NAME.at(place, f"there is no workflow '{written}'", fix=fix)
+        self.faults.append(codes.UNKNOWN_NAME.at(place, f"there is no workflow '{written}'", fix=fix))
 
     def _inner_first(self, start: Key) -> None:
         """Depth first without recursion: a chain of workflows may be longer than the stack."""

@@ -4,18 +4,20 @@ workflows that stand in it; and what it says wrong, each time one message with i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kvpolicy.faults import InputFault, PolicyFault
-from kvpolicy.language import syntax
+from kvpolicy.language import check_names, nesting, syntax
 from kvpolicy.language.check import examine
 from kvpolicy.language.format import format_text
 from kvpolicy.language.load import load, load_text
-from kvpolicy.language.nesting import DEEPEST, MOST_NODES, nest, outermost
+from kvpolicy.language.nesting import DEEPEST, MOST_COMPARED, MOST_NODES, nest, outermost
 from kvpolicy.language.parse import parse
+from kvpolicy.language.spelling import nearest
 from kvpolicy.policy.compile import compile as compile_policy
 from kvpolicy.workflow.graph import Graph
 from tests.language.language_texts import faults_of
@@ -224,6 +226,44 @@ def test_what_stands_deep_or_is_large_is_refused() -> None:
     double = [f"workflow w{i} {{ workflow w{i + 1} as a, w{i + 1} as b }}" for i in range(15)]
     (one,) = faults_of("\n".join([*double, "workflow w15 { agent x }", RULE]))
     assert f"'w1' has more than {MOST_NODES:,} nodes" in one.message
+
+
+@pytest.mark.parametrize("many", [51, 300])
+def test_of_very_many_unknown_names_the_first_are_told_and_how_many_more(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is compared with what is declared, never with one another: their number does not count twice."""
+    compared: list[int] = []
+
+    def counted(word: str, known: Iterable[str]) -> str | None:
+        compared.append(len(table := tuple(known)))
+        return nearest(word, table)
+
+    monkeypatch.setattr(check_names, "nearest", counted)
+    monkeypatch.setattr(nesting, "nearest", counted)
+    ways = "\n".join(f"strange{number} -> planner" for number in range(many))
+    found = told(f"agent planner, plenner\n{ways}")
+    assert [code for code, *_ in found] == ["KVP101"] * 51
+    assert {message for *_, message, _ in found[:50]} == {f"there is no node 'strange{n}'" for n in range(50)}
+    assert found[50][1:] == (
+        53,
+        1,
+        f"nodes of 'w' that are not declared: {many - 50} more",
+        "declare them: `agent NAME, NAME`",
+    )
+    others = ", ".join(f"other{number}" for number in range(many))
+    found = told(f"agent a\nworkflow reserch, {others}")
+    assert [code for code, *_ in found] == ["KVP101"] * 51
+    assert found[0][4] == "did you mean `research`?"
+    assert found[50][3:] == (f"workflows that do not exist: {many - 49} more", "write them: `workflow NAME { … }`")
+    assert compared == [2] * 50 + [1] * 50
+
+
+def test_where_many_are_declared_only_the_first_unknown_names_are_compared() -> None:
+    declared = ", ".join(f"known{number}" for number in range(MOST_COMPARED // 2))
+    ways = "\n".join(f"known{number}x -> known1" for number in range(4))
+    fixes = [fix or "" for *_, fix in told(f"agent {declared}\n{ways}")]
+    assert ["did you mean" in fix for fix in fixes] == [True, True, False, False]
 
 
 def test_a_large_workflow_with_probabilities() -> None:
