@@ -1,7 +1,8 @@
 """Events on their way to the service: queued by whoever met them, posted in their order by a thread of its own.
 
-Nobody waits: what does not fit into the queue, or cannot be delivered, is dropped, counted and said once. Rows are
-encoded where they are put, so one that cannot be is refused alone; so is one that the service cannot read.
+Nobody waits: what does not fit into the queue, or cannot be delivered, is dropped, counted and said once. Where the
+service says when to come again (429 with `retry-after`), all is kept until then, in its order. Rows are encoded where
+they are put, so one that cannot be is refused alone; so is one that the service cannot read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kvpolicy.client.once import warn_once
 MOST = 10_000  # events that wait
 AT_ONCE = 200
 REST_S = 1.0  # after a failure: what comes meanwhile is dropped
+LONGEST_PAUSE_S = 300.0  # at the service's word: what comes meanwhile waits
 AT_EXIT_S = 0.5
 WITHIN_S = 2.0  # of one exchange
 
@@ -34,11 +36,12 @@ MOST_REFUSED = 8  # rows one after the other: then it is not the rows
 
 
 class Unreachable(Exception):
-    """The service did not answer, or not with what was asked for. status: of its answer, None where there was none."""
+    """The service did not answer, or not with what was asked for. status: of its answer, None where there was none.
+    again_s: seconds after which it wants to be asked again, None where it does not say."""
 
-    def __init__(self, text: str, status: int | None = None) -> None:
+    def __init__(self, text: str, status: int | None = None, again_s: float | None = None) -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.again_s = status, again_s
 
 
 def exchange(method: str, url: str, document: object = None, key: str | None = None, within_s: float = WITHIN_S) -> Any:
@@ -51,7 +54,8 @@ def exchange(method: str, url: str, document: object = None, key: str | None = N
             body = answer.read()
             return json.loads(body) if body else None
     except HTTPError as fault:
-        raise Unreachable(f"{method} {url}: {fault.code} {_message(fault)}", fault.code) from None
+        said = f"{method} {url}: {fault.code} {_message(fault)}"
+        raise Unreachable(said, fault.code, _again_s(fault)) from None
     except (URLError, OSError, ValueError) as fault:
         raise Unreachable(f"{method} {url}: {getattr(fault, 'reason', fault)}") from None
 
@@ -61,6 +65,11 @@ def _message(fault: HTTPError) -> str:
         return str(json.loads(fault.read())["error"]["message"])
     except Exception:
         return str(fault.reason)
+
+
+def _again_s(fault: HTTPError) -> float | None:
+    text = (fault.headers.get("retry-after") or "").strip()
+    return float(text) if text.isascii() and text.isdecimal() else None
 
 
 class Sender:
@@ -81,6 +90,8 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._busy = False
         self._rests_until = 0.0
+        self._goes_on_at = 0.0  # what waits until then is kept
+        self._kept: list[bytes] = []  # of the batch that is being sent, in its order
         self._refused = 0  # rows in a row, by answers to them alone
 
     def put(self, row: Mapping[str, Any]) -> None:
@@ -127,6 +138,13 @@ class Sender:
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._waiting or self._closed)
+                pause = self._goes_on_at - time.monotonic()
+                if pause > 0 and self._waiting and not self._closed:
+                    self._change.wait(pause)
+                    continue
+                if pause > 0:  # closed, and nobody waits any longer
+                    self.counts["dropped"] += len(self._waiting)
+                    self._waiting.clear()
                 if not self._waiting:
                     return
                 rows = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
@@ -135,6 +153,8 @@ class Sender:
                 self._send(rows)
             finally:
                 with self._change:
+                    self._waiting.extendleft(reversed(self._kept))
+                    self._kept.clear()
                     self._busy = False
                     self._change.notify_all()
 
@@ -148,8 +168,11 @@ class Sender:
                 if hint.get("status") == "rejected":
                     self._refuse(str(hint.get("reason")))
         except Exception as fault:  # whatever it is, the application goes on
-            if getattr(fault, "status", None) in _UNREADABLE:
+            status, again_s = getattr(fault, "status", None), getattr(fault, "again_s", None)
+            if status in _UNREADABLE:
                 self._send_apart(rows, fault)
+            elif status == 429 and again_s is not None:
+                self._keep(rows, fault, again_s)
             else:
                 self._rest(rows, fault)
 
@@ -162,7 +185,9 @@ class Sender:
                 self._rest((), fault)
             return
         for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
-            if time.monotonic() < self._rests_until:
+            if self._kept:  # INVARIANT: no row overtakes another
+                self._kept += half
+            elif time.monotonic() < self._rests_until:
                 self.counts["dropped"] += len(half)
             else:
                 self._send(half)
@@ -170,6 +195,12 @@ class Sender:
     def _refuse(self, why: str) -> None:
         self.counts["refused"] += 1
         warn_once("refused", f"the service refused an event: {why}")
+
+    def _keep(self, rows: Sequence[bytes], fault: Exception, again_s: float) -> None:
+        """They are too many for now, and wait for as long as the service says."""
+        warn_once("later", f"events are delivered later: {fault}")
+        self._kept += rows
+        self._goes_on_at = time.monotonic() + min(max(again_s, REST_S), LONGEST_PAUSE_S)
 
     def _rest(self, rows: Sequence[bytes], fault: Exception) -> None:
         self.counts["failed"] += len(rows)

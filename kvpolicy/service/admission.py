@@ -1,7 +1,7 @@
 """How much one tenant may ask at once and in a minute: counted at the edge, answered with 429 and when to come again.
 
-`proxy` and `own_routes` enter and leave for every request that has a tenant, each one of its own. A bucket holds a minute's requests and fills evenly, so
-that a pause saves up one minute and no more. Of several replicas each grants its even share of a cap, so that no
+`proxy` and `own_routes` enter and leave for every request that has a tenant, each one of its own. A bucket holds a
+minute's requests and fills evenly, so that a pause saves up one minute and no more. Of several replicas each grants its even share of a cap, so that no
 request waits for another's count; a tenant whose requests all reach one of them gets that share.
 """
 

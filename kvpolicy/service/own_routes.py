@@ -1,7 +1,7 @@
 """What the gateway's own routes have in common: who asks, within which bounds, and how documents come and go.
 
-Used by `routes`, `workflows` and `admin`. The same limits hold here as for requests that are passed on (`proxy`), and as
-large caps, counted apart: what a client tells of its runs takes nothing from its model requests.
+Used by `routes`, `workflows` and `admin`. The same limits hold here as for requests that are passed on (`proxy`), and caps
+as large, counted apart: what a client tells of its runs takes nothing from its model requests.
 """
 
 from __future__ import annotations

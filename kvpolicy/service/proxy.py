@@ -55,8 +55,9 @@ FAILED_OPEN = "FAILED_OPEN"  # told to the client: its request went on without w
 
 class Proxy:
     """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
-    OUTCOMES, and refusals by status. admission: of requests that are passed on, own_admission: of those to our own routes. decided, began: told
-    seconds from a model request's arrival to its way out, and with the upstream's address to its answer's beginning."""
+    OUTCOMES, and refusals by status. admission: of requests that are passed on, own_admission: of those to our own
+    routes. decided, began: told seconds from a model request's arrival to its way out, and with the upstream's address
+    to its answer's beginning."""
 
     def __init__(
         self,

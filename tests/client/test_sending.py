@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 import kvpolicy
 from kvpolicy.client import once
-from kvpolicy.client.sending import MOST, MOST_REFUSED, Sender
+from kvpolicy.client.sending import AT_ONCE, MOST, MOST_REFUSED, Sender
 
 
 class Server(ThreadingHTTPServer):
@@ -23,6 +24,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.batches: list[list[Any]] = []
         self.judge: Callable[[list[Any]], int] = lambda rows: 200
+        self.again: str | None = None  # `retry-after` of what is not taken
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -39,6 +41,8 @@ class _Handler(BaseHTTPRequestHandler):
         if status == 200:
             self.server.batches.append(rows)
         self.send_response(status)
+        if status != 200 and self.server.again is not None:
+            self.send_header("retry-after", self.server.again)
         self.end_headers()
 
     def log_message(self, *args: Any) -> None:
@@ -56,6 +60,12 @@ def server() -> Iterator[Server]:
 
 def told(server: Server) -> list[str]:
     return [row["session"] for batch in server.batches for row in batch]
+
+
+def until(done: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 20
+    while not done() and time.monotonic() < ends:
+        time.sleep(0.01)
 
 
 def queued(service: kvpolicy.Service, sessions: list[Any]) -> None:
@@ -114,6 +124,58 @@ def test_a_service_that_takes_nothing_is_asked_once_and_left_alone_for_a_while(s
     queued(service, ["more"])
     assert len(asked) == 1 and service.counts["failed"] == asked[0]
     assert service.counts["failed"] + service.counts["dropped"] == 501
+
+
+def test_what_comes_too_often_is_sent_when_the_service_says_and_in_its_order(server: Server) -> None:
+    asked: list[float] = []
+
+    def judge(rows: list[Any]) -> int:
+        asked.append(time.monotonic())
+        return 429 if len(asked) == 1 else 200
+
+    server.judge, server.again = judge, "2"
+    service = kvpolicy.Service(server.url)
+    names = [f"s{number}" for number in range(AT_ONCE + 50)]
+    with service._sender._change:
+        for name in names:
+            service.event("resume", session=name)
+    until(lambda: bool(asked))
+    service.event("resume", session="meanwhile")
+    assert not service.flush(0.1)  # it waits, and is not lost
+    assert service.flush(20)
+    assert told(server) == [*names, "meanwhile"] and service.counts == {"sent": len(names) + 1}
+    assert len(asked) == 3 and asked[1] - asked[0] >= 2
+    assert once.counts == {"later": 1}
+
+
+def test_no_row_overtakes_those_that_are_sent_later(server: Server) -> None:
+    later = iter([False, False, True])
+
+    def judge(rows: list[Any]) -> int:
+        return 400 if any(row["session"] == "bad" for row in rows) else 429 if next(later, False) else 200
+
+    server.judge, server.again = judge, "1"
+    service = kvpolicy.Service(server.url)
+    names = [f"s{number}" for number in range(16)]
+    queued(service, [*names[:2], "bad", *names[2:]])
+    assert told(server) == names and service.counts == {"sent": 16, "refused": 1}
+
+
+def test_a_service_that_wants_to_be_asked_at_once_is_asked_once_a_second(server: Server) -> None:
+    asked: list[int] = []
+
+    def judge(rows: list[Any]) -> int:
+        asked.append(len(rows))
+        return 429
+
+    server.judge, server.again = judge, "0"
+    service = kvpolicy.Service(server.url)
+    service.event("resume", session="s")
+    assert not service.flush(0.5)
+    service._sender.close(0.1)
+    assert asked == [1]
+    until(lambda: service.counts == {"dropped": 1})
+    assert service.counts == {"dropped": 1}
 
 
 def test_no_thread_can_be_started(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
