@@ -75,3 +75,10 @@ def test_policies_that_change_little_on_coding_sessions(name: str, policy: str) 
     line = evidence()["held-out", policy, "true"]
     for row in (line, *line["points"]):
         assert said(row, "gap").replace("−0.0", "0.0") in page(name)
+
+
+@pytest.mark.parametrize("experiment", ["begun", "roomy", "blocks"])
+def test_adaptive_with_other_servers_sizes_and_blocks(experiment: str) -> None:
+    line = evidence()[experiment, "adaptive", "true"]
+    for row in (line, *line["points"]):
+        assert said(row, "gap") in page("adaptive")
