@@ -25,7 +25,7 @@ from kvpolicy.service.upstreams import Made, Upstreams
 
 WITHIN_S = 5.0
 REST_S = 60.0
-AT_ONCE = 8
+AT_ONCE = 8  # fetches, each with one question and the tokens of its prompt at a time; others wait with neither
 _JSON = {"content-type": "application/json", "accept": "application/json"}
 _PIECE = 16 << 10  # bytes: what is read from them at once takes twenty times that
 _MOST_AROUND = 1 << 20
@@ -57,7 +57,7 @@ class Tokenizing:
             task.cancel()
 
     async def _fetch(self, conversation: Conversation, offsets: Offsets, found: Callable[[Places], None]) -> None:
-        places = await offsets.fetch(conversation, self)
+        places = await offsets.fetch(conversation, self, self._turn)
         if places is not None:
             with suppress(Exception):  # a fault of ours costs this hint
                 found(places)
@@ -90,15 +90,15 @@ class Tokenizing:
 
     async def _ask(self, model: str | None, body: dict[str, Any], into: Taking | None = None) -> Told | None:
         """into: takes the tokens; one that has taken some is asked no other engine for."""
-        now = self._clock()
         if model is not None:
             body["model"] = model
-        for engine in self._upstreams.candidates(model, (), now):
-            if self._resting.get(engine.url, 0.0) > now or (into is not None and len(into)):
+        for engine in self._upstreams.candidates(model, (), self._clock()):
+            # INVARIANT: an engine that rests is asked by nobody, however long they waited for their turn or another.
+            if self._resting.get(engine.url, 0.0) > self._clock() or (into is not None and len(into)):
                 continue
             self.counts["asked"] += 1
             try:
-                async with self._turn, asyncio.timeout(WITHIN_S):
+                async with asyncio.timeout(WITHIN_S):
                     answer = await engine.ask("POST", "/tokenize", _JSON, Made(partial(_written, body)))
                     try:
                         if answer.status == HTTPStatus.OK:
@@ -107,11 +107,11 @@ class Tokenizing:
                         answer.release() if answer.content.at_eof() else answer.close()
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError, orjson.JSONEncodeError):
                 self.counts["faults"] += 1
-                self._resting[engine.url] = now + REST_S / 6
+                self._resting[engine.url] = self._clock() + REST_S / 6
                 continue
             self.counts["faults"] += 1
             if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED):
-                self._resting[engine.url] = now + REST_S
+                self._resting[engine.url] = self._clock() + REST_S
         return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -106,8 +107,14 @@ class Offsets:
             self._totals.pop((conversation.model, unit.digest), None)
         self._tools.pop((conversation.model, _tool_key(conversation)), None)
 
-    async def fetch(self, conversation: Conversation, tokenizer: Tokenizer) -> Places | None:
-        """Ask the engine for what is missing, the newest units first. None where it cannot say.
+    async def fetch(
+        self,
+        conversation: Conversation,
+        tokenizer: Tokenizer,
+        turn: AbstractAsyncContextManager[object] | None = None,
+    ) -> Places | None:
+        """Ask the engine for what is missing, the newest units first. None where it cannot say. turn: is had by who
+        asks, from the first question to the last; who shares what another asks waits without one.
 
         # INVARIANT: whoever asks for the same meanwhile gets the same answer: each has a plan that waits for it.
         """
@@ -122,7 +129,8 @@ class Offsets:
         running = self._running[key] = asyncio.get_running_loop().create_future()
         found = None
         try:
-            found = await self._fetch(conversation, tokenizer)
+            async with turn or nullcontext():
+                found = await self._fetch(conversation, tokenizer)
         finally:
             del self._running[key]
             running.set_result(found)
