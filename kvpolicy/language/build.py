@@ -17,7 +17,8 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.build_expressions import Children, unquote
 from kvpolicy.language.build_rules import RuleBuilder, flat
 
-Arm = tuple[str, Place, str | None, syntax.Literal | None, int | None]  # name, times, probability, bound
+Count = tuple[str | None, Place | None]
+Arm = tuple[str, Place, Count, syntax.Literal | None, int | None]  # name, times, probability, bound
 
 
 class Builder(RuleBuilder):
@@ -97,28 +98,29 @@ class Builder(RuleBuilder):
 
     def arm(self, children: Children) -> Arm:
         (name, place), _, times, chance, _, _, bound = children
+        count: Count = None, None
         if times is not None:
-            times = unquote(times) if times.type == "STRING" else str(times)
+            count = (unquote(times) if times.type == "STRING" else str(times)), self.place(times)
         share = None if chance is None else self.quantity(chance)
         if bound is not None and len(bound) > 9:
             self.faults.append(codes.OUT_OF_RANGE.at(self.place(bound), "a loop cannot be taken that many times"))
             bound = None
         at_most = int(bound) if bound is not None else None
-        return name, place, times, share if isinstance(share, syntax.Literal) else None, at_most
+        return name, place, count, share if isinstance(share, syntax.Literal) else None, at_most
 
     def chain(self, children: Children) -> list[syntax.Edge]:
         source, place = children[0]
         edges = []
-        for target, target_place, times, chance, at_most in children[2::2]:
+        for target, target_place, count, chance, at_most in children[2::2]:
             span = self._to(place, target_place)
-            edges.append(syntax.Edge(source, target, times, at_most, False, span, chance))
+            edges.append(syntax.Edge(source, target, count[0], at_most, False, span, chance, count[1]))
             source, place = target, target_place
         return edges
 
     def loop(self, children: Children) -> list[syntax.Edge]:
-        word, (source, _), _, (target, target_place, times, chance, at_most) = children
+        word, (source, _), _, (target, target_place, count, chance, at_most) = children
         place = self._to(self.place(word), target_place)
-        return [syntax.Edge(source, target, times, at_most, True, place, chance)]
+        return [syntax.Edge(source, target, count[0], at_most, True, place, chance, count[1])]
 
     # --- tests ------------------------------------------------------------------------------------------
 

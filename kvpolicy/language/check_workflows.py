@@ -1,6 +1,7 @@
-"""Workflows: nodes declared once, edges and calls between them, the workflows that stand in them, loops that are taken.
+"""Workflows: nodes declared once, edges and calls between them, the workflows that stand in them.
 
-A pass of `check`. How likely the ways out of a node are has a file of its own (`check_chances`).
+A pass of `check`. How likely the ways out of a node are and how often they are taken have files of their own
+(`check_chances`, `check_counts`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from kvpolicy.faults import Diagnostic, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_chances import chances
+from kvpolicy.language.check_counts import bounds, counts
 from kvpolicy.language.check_names import unknown
 from kvpolicy.language.nesting import MOST_COMPARED, MOST_TOLD, nest, node_names
 from kvpolicy.language.typer import Typer
@@ -24,7 +26,8 @@ def check_workflows(files: syntax.FileSet, typer: Typer) -> None:
         nodes = _declared(workflow, typer.faults)
         typer.faults += _undeclared(workflow, nodes, typer.scope.lost) if nodes else ()
         typer.faults += _calls(workflow)
-        typer.faults += _loops(workflow)
+        typer.faults += counts(workflow)
+        typer.faults += bounds(workflow)
         typer.faults += chances(workflow)
 
 
@@ -102,11 +105,3 @@ def _calls(workflow: syntax.Workflow) -> Iterator[Diagnostic]:
             message = f"'{leads.name}' is a sub-agent, so its end leads nowhere, and not to '{edge.target}'"
             fix = f"remove the way, or ` of {leads.parent}`"
             yield codes.DEFINED_TWICE.at(edge.place, message, notes=(note,), fix=fix)
-
-
-def _loops(workflow: syntax.Workflow) -> Iterator[Diagnostic]:
-    for edge in workflow.edges:
-        if edge.at_most == 0:
-            what = "a loop" if edge.is_loop else "a way"
-            message = f"{what} that is taken 0 times is none"
-            yield codes.OUT_OF_RANGE.at(edge.place, message, fix="remove it, or write `at most 1`")

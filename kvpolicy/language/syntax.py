@@ -253,8 +253,8 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`a -> b * n 30% at most 3`; `times`: the name or number after `*`; `at_most`: how often it may be taken;
-    `probability`: a literal without a unit or in per cent, of the kind and size that `check` asks for."""
+    """`a -> b * n 30% at most 3`; `times`: the name or number after `*`, at `times_place`; `at_most`: how often it may
+    be taken; `probability`: a literal without a unit or in per cent, of the kind and size that `check` asks for."""
 
     source: str
     target: str
@@ -263,6 +263,7 @@ class Edge:
     is_loop: bool
     place: Place = field(compare=False)
     probability: Literal | None = None
+    times_place: Place | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ import numbers
 from typing import Any
 
 from kvpolicy.faults import InputFault
+from kvpolicy.language.check_counts import MOST, is_count
 from kvpolicy.workflow.shown import shown
-
-MOST = 999_999_999  # as large as a bound that a `workflow` block may state
 
 
 def count_of(value: object, place: str) -> str | None:
@@ -20,12 +19,9 @@ def count_of(value: object, place: str) -> str | None:
     nothing is said. Raises InputFault."""
     if value is None:
         return None
-    if isinstance(value, str):
-        if value[:1].isalpha() or value[:1] == "_":
-            return value
-        number = int(value) if value.isdecimal() and len(value) <= len(str(MOST)) else None
-    else:
-        number = _whole(value)
+    if isinstance(value, str) and is_count(value):
+        return str(int(value)) if value.isdecimal() else value
+    number = _whole(value)
     if number is None or not 1 <= number <= MOST:
         mend = f"a whole number from 1 to {MOST}, or the name of a count, which begins with a letter"
         raise InputFault(f"{place}: times: {shown(value)} is no count of branches; write {mend}")

@@ -139,6 +139,11 @@ FAULTS = {
     # bounds
     "agent a, b\na -> b at most 0": ("KVP105", 3, 1, "a way that is taken 0 times", "`at most 1`"),
     "agent a, b\na -> b at most 9999999999": ("KVP105", 3, 16, "that many times", None),
+    # counts
+    "agent a, b\na -> b * 0": ("KVP105", 3, 10, "`* 0` is no count of branches", "whole number from 1 to"),
+    "agent a, b\nloop a -> b * 99999999999 at most 2": ("KVP105", 3, 15, "`* 99999999999` is no", "1 to 999,999,999,"),
+    'agent a, b\na -> b * ""': ("KVP105", 3, 10, '`* ""` is no count', "or the name of a count"),
+    'agent a, b\na -> b * "3 of them" 20%': ("KVP105", 3, 10, '`* "3 of them"` is no count', "or the name of a count"),
     # written as elsewhere
     "agent a, b\na -> b [30%]": ("KVP100", 3, 8, "how likely a way is", "write `-> b 30%`"),
     "agent a, b\na -> b (0.3)": ("KVP100", 3, 8, "how likely a way is", "write `-> b 0.3`"),
@@ -182,6 +187,7 @@ def test_one_message_at_its_place_with_its_mend(inside: str) -> None:
         "agent a, b, c, d\nbarrier j\na -> b 60% -> j\na -> c 60% -> j\na -> d 40%",
         "agent a, b\na -> b 70%\nloop a -> b 0.7 at most 2",
         "agent a, b, c\na -> b 33.3%\na -> c 66.7%",
+        'agent a, b, c\na -> b * 999999999 -> c * "as many"',
         "agent a, b\nworkflow research, research as again of a\na -> research -> b",
         'agent a, "other/read"\nworkflow research\na -> research',
     ],
