@@ -16,10 +16,12 @@ from fastapi import APIRouter, FastAPI, Request, Response
 
 from kvpolicy import __version__
 from kvpolicy.faults import InputFault
+from kvpolicy.service.beside import running
 from kvpolicy.service.config import Config
 from kvpolicy.service.edge import Refusal
 from kvpolicy.service.exchange import Stage
 from kvpolicy.service.isolation import Mint
+from kvpolicy.service.probing import Probing
 from kvpolicy.service.proxy import Proxy
 from kvpolicy.service.tenants import Tenants
 from kvpolicy.service.upstreams import Upstreams
@@ -39,9 +41,7 @@ class Gateway:
         """Why requests should not come here; None: they should."""
         if self.proxy.draining:
             return "draining"
-        if self.upstreams.resting(self.clock()):
-            return "no upstream takes connections"
-        return None
+        return self.upstreams.unready()
 
     async def stop(self) -> None:
         """Take no new requests, and wait for those that run, as long as the configuration says."""
@@ -63,8 +63,11 @@ def make_gateway(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await gateway.stop()
+        probing = Probing(upstreams, clock)
+        await probing.first()
+        async with running(probing.run()):
+            yield
+            await gateway.stop()
         await gateway.upstreams.close()
 
     app = FastAPI(title="kvpolicy", version=__version__, lifespan=lifespan)

@@ -91,7 +91,8 @@ class _Long(Payload):
 
 @dataclass(slots=True)
 class Engine:
-    """One upstream. running: requests that it has from us. resting_until: seconds on the service's clock."""
+    """One upstream. running: requests that it has from us. resting_until: seconds on the service's clock. answers:
+    whether it did when last heard of; None: it never was."""
 
     settings: Upstream
     limits: Limits
@@ -99,6 +100,7 @@ class Engine:
     running: int = 0
     failures: int = 0
     resting_until: float = 0.0
+    answers: bool | None = None
     _session: aiohttp.ClientSession | None = None
 
     @property
@@ -109,11 +111,13 @@ class Engine:
     def failed(self, now: float) -> None:
         """It did not take a connection: leave it alone for a while, longer each time."""
         self.failures += 1
+        self.answers = False
         self.resting_until = now + min(REST_S[0] * 2 ** min(self.failures - 1, 5), REST_S[1])
 
     def worked(self) -> None:
         """It took one."""
         self.failures = 0
+        self.answers = True
         self.resting_until = 0.0
 
     async def ask(
@@ -175,9 +179,12 @@ class Upstreams:
         last = len(wish)
         return sorted(able, key=lambda e: (e.resting_until > now, wish.get(e.url, last), e.running))
 
-    def resting(self, now: float) -> bool:
-        """Whether not one of them takes connections, as far as is known."""
-        return all(engine.resting_until > now for engine in self.engines)
+    def unready(self) -> str | None:
+        """Why no request should come: no engine answers, as far as is known. None: one does."""
+        if any(engine.answers for engine in self.engines):
+            return None
+        silent = all(engine.answers is None for engine in self.engines)
+        return "no upstream has answered yet" if silent else "no upstream takes connections"
 
     async def close(self) -> None:
         """Close every connection."""

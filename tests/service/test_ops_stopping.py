@@ -6,16 +6,23 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
+import pytest
 
+from kvpolicy.service.config import Limits
+from kvpolicy.service.config import Upstream as Config
+from kvpolicy.service.upstreams import Upstreams
 from tests.service.gateway import gateway
 from tests.service.test_edge_passing import CHAT, PATH, STREAM, chunked, until
 from tests.service.upstream import Asked, upstream
+from tests.simulated.running import running
 
 
 def test_running_streams_end_and_new_requests_are_refused() -> None:
@@ -97,12 +104,71 @@ def test_a_stream_without_end_is_cut_when_the_time_is_over() -> None:
         assert until(lambda: engine.open == 0)
 
 
+def ready(at: str) -> tuple[int, str]:
+    answer = httpx.get(f"{at}/readyz")
+    return answer.status_code, answer.text.strip()
+
+
+YES, NO, NOT_YET = (200, "ok"), (503, "no upstream takes connections"), (503, "no upstream has answered yet")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
 def test_ready_says_no_where_no_engine_takes_connections_and_yes_again() -> None:
-    with gateway("http://127.0.0.1:9") as (at, made):
-        assert httpx.get(f"{at}/readyz").status_code == 200  # nothing is known yet
-        assert httpx.post(at + PATH, json=CHAT).status_code == 502
-        answer = httpx.get(f"{at}/readyz")
-        assert (answer.status_code, answer.text) == (503, "no upstream takes connections\n")
+    port = free_port()
+    with gateway(f"http://127.0.0.1:{port}") as (at, _):
+        assert ready(at) == NO  # no request had to find it out
         assert httpx.get(f"{at}/healthz").status_code == 200
-        made.upstreams.engines[0].worked()
-        assert httpx.get(f"{at}/readyz").status_code == 200
+        assert httpx.post(at + PATH, json=CHAT).status_code == 502
+        with running("engine", "--port", str(port)):
+            assert until(lambda: ready(at) == YES)
+            assert httpx.post(at + PATH, json={**CHAT, "model": "sim"}, timeout=30).status_code == 200
+        assert until(lambda: ready(at) == NO)  # it died, and nobody asked anything of it
+
+
+def test_one_engine_that_answers_is_enough() -> None:
+    with upstream() as engine, gateway("http://127.0.0.1:1", engine.url) as (at, _):
+        assert ready(at) == YES
+        assert engine.probed and not engine.asked
+
+
+def test_an_engine_that_takes_connections_and_says_nothing_is_not_there() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        gateway(f"http://127.0.0.1:{silent.getsockname()[1]}") as (at, _),
+    ):
+        assert ready(at) == NOT_YET
+
+
+@pytest.mark.parametrize(("status", "wanted"), [(503, NO), (500, NO), (404, YES), (401, YES)])
+def test_what_an_engine_says_of_its_own_health_counts(status: int, wanted: tuple[int, str]) -> None:
+    class Says(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Says) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            with gateway(f"http://127.0.0.1:{server.server_port}/at") as (at, _):
+                assert ready(at) == wanted
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def test_an_engine_that_a_request_found_well_is_ready() -> None:
+    made = Upstreams([Config(url="http://a")], Limits())
+    assert made.unready() == NOT_YET[1]
+    made.engines[0].worked()
+    assert made.unready() is None
+    made.engines[0].failed(0.0)
+    assert made.unready() == NO[1]

@@ -26,12 +26,14 @@ class Asked:
 
 @dataclass(slots=True)
 class Upstream:
-    """What was asked, and how many connections are open. gone: how many clients left before an answer's end."""
+    """What was asked, and how many connections are open. gone: how many clients left before an answer's end. probed:
+    how often the gateway itself asked whether it is there."""
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     open: int = 0
     gone: int = 0
+    probed: int = 0
 
 
 Answer = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
@@ -73,6 +75,10 @@ def upstream(answer: Answer = plain, *, ssl: object = None) -> Iterator[Upstream
         try:
             while True:
                 asked = await read_request(reader)
+                if asked.line.startswith("GET /health "):
+                    found.probed += 1
+                    await plain(asked, writer)
+                    continue
                 found.asked.append(asked)
                 await answer(asked, writer)
         except (ConnectionError, asyncio.CancelledError):
