@@ -36,12 +36,19 @@ async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def tick(holding: Holding, clock: Callable[[], float]) -> None:
-    """Plans are read again when they are due, whether requests come or not."""
+    """Plans are read again when they are due, whether requests come or not.
+
+    # INVARIANT: what becomes due while this sleeps wakes it; what is due by then is in the answer of `Holding.tick`.
+    """
     while True:
         wait = LONGEST_TICK_S
         with suppress(Exception):
-            wait = min(max(holding.tick(clock()), LEAST_TICK_S), LONGEST_TICK_S)
-        await asyncio.sleep(wait)
+            wait = min(holding.tick(clock()), LONGEST_TICK_S)
+        holding.sooner.clear()
+        await asyncio.sleep(LEAST_TICK_S)  # requests go on between two steps, however much is due
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(wait - LEAST_TICK_S, 0)):
+                await holding.sooner.wait()
 
 
 async def hear(together: Together, holding: Holding, clock: Callable[[], float]) -> None:

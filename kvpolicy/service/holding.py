@@ -7,6 +7,7 @@ Sending never waits.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +48,8 @@ class Held:
 
 class Holding:
     """send: a message to the engine at an address. counts: replans sent events faults. agents: at which nodes those
-    stand that clients name by ids."""
+    stand that clients name by ids. sooner: set when something is due before all that was due; whoever sleeps until
+    then wakes."""
 
     def __init__(self, planning: Planning, send: Send) -> None:
         self._planning, self._state, self._send = planning, planning.state, send
@@ -58,6 +60,7 @@ class Holding:
         self._plans = 0  # that are held
         self.counts: Counter[str] = Counter()
         self.agents = ClientAgents()
+        self.sooner = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -213,6 +216,8 @@ class Holding:
     def _due_at(self, held: Held, at: float) -> None:
         held.valid_until = at
         if at < inf:
+            if not self._due or at < self._due[0][0]:
+                self.sooner.set()
             heapq.heappush(self._due, (at, next(self._numbers), held))
         if len(self._due) > 64 + 4 * self._plans:
             self._due = [row for row in self._due if row[2].valid_until == row[0] and self._is_held(row[2])]

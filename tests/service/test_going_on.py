@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from kvpolicy.faults import InputFault
+from kvpolicy.service import beside
 from kvpolicy.service import desk as desk_module
 from kvpolicy.service import holding as holding_module
 from kvpolicy.service import workflows as workflows_module
@@ -214,3 +215,24 @@ def test_an_event_of_very_many_owners_has_their_plans_read_again_by_and_by(decis
     steps = asyncio.run(run())
     assert sum(steps) == owners
     assert max(steps) == holding_module.AT_ONCE
+
+
+def test_what_is_due_wakes_the_job_that_reads_it_again(decisions: Decisions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job sleeps for an hour where nothing wakes it; plans beyond the first few are left to it."""
+    monkeypatch.setattr(beside, "LONGEST_TICK_S", 3600.0)
+    holding, doctor, owners = decisions.holding, Doctor(SECRET), 3 * holding_module.AT_ONCE
+
+    async def run() -> None:
+        for number in range(owners):
+            await one(decisions, doctor, number, 2)
+        async with beside.running(beside.tick(holding, decisions.clock)):
+            for _ in range(2):  # once it sleeps, and once it was woken and sleeps again
+                await asyncio.sleep(0.1)
+                before = holding.counts["replans"]
+                assert await decisions.happened(Event(decisions.clock(), "compact", {"tenant": TENANT.name})) == owners
+                assert holding.counts["replans"] == before + holding_module.AT_ONCE
+                async with asyncio.timeout(20):
+                    while holding.counts["replans"] < before + owners:
+                        await asyncio.sleep(0.01)
+
+    asyncio.run(run())
