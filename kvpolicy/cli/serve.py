@@ -56,7 +56,12 @@ def run(args: argparse.Namespace) -> int:
 
         from kvpolicy.service.tenants import hash_key
 
-        print(hash_key(sys.stdin.readline().strip()))
+        key = sys.stdin.readline().strip()
+        if not key:
+            raise InputFault(
+                "--hash-key: there is no key on the standard input; printf 'the key' | kvp serve --hash-key"
+            )
+        print(hash_key(key))
         return 0
     try:
         from kvpolicy.listening import Bounds, Tls, serve
@@ -106,7 +111,7 @@ def read(args: argparse.Namespace) -> Any:
         policy["name"] = args.policy
     if args.mode is not None:
         policy["mode"] = args.mode
-    return checked_config(document, args.config or "kvp serve")
+    return checked_config(document, args.config or "options")
 
 
 def _upstream(told: str) -> dict[str, str]:

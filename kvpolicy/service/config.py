@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import tomllib
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -19,6 +20,10 @@ from kvpolicy.faults import InputFault
 from kvpolicy.service.closed import CLOSED
 from kvpolicy.units import parse_duration
 
+NO_KEY_HASH = (
+    "the SHA-256 of a key is needed, 64 hexadecimal digits in lower case, never the key itself; "
+    "`kvp serve --hash-key` prints it of a key on its standard input"
+)
 Mode = Literal["off", "shadow", "enforce"]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 
@@ -231,12 +236,22 @@ def checked_config(document: object, name: str) -> Config:
     try:
         return Config.model_validate(document, strict=False)
     except ValidationError as fault:
-        raise InputFault("; ".join(_said(error, name) for error in fault.errors()[:5])) from None
+        errors = fault.errors()
+        # What is wrong inside a list leaves the list shorter: of that, only what is wrong inside is said.
+        inner = [e for e in errors if not any(len(o["loc"]) > len(e["loc"]) == _shared(o, e) for o in errors)]
+        raise InputFault("; ".join(_said(error, name) for error in inner[:5])) from None
+
+
+def _shared(one: Any, other: Any) -> int:
+    """How many parts of two places are the same, from the beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one["loc"], other["loc"], strict=False)))
 
 
 def _said(error: object, name: str) -> str:
     told = dict(error)  # type: ignore[call-overload]
     where = ".".join(str(part) for part in told["loc"])
+    if told["type"] == "string_pattern_mismatch" and {"key", "keys"} & set(told["loc"]):
+        return f"{name}: {where}: {NO_KEY_HASH}"
     if told["type"] == "extra_forbidden":
         section = _section(told["loc"][:-1])
         near = get_close_matches(str(told["loc"][-1]), section, n=1)

@@ -88,7 +88,11 @@ class Reloading:
                 self._settle(before)
                 log.warning("policies: what is on disk is not taken up: %s", fault)
                 raise
+            was_wrong = self._policies.fault is not None
             changed = self._policies.take(made, source)
+            if was_wrong:
+                now = ", ".join(f"{v.name} in version {v.number}" for v in changed) or "nothing of it is new"
+                log.warning("policies: what is on disk is taken up again: %s", now)
             self._settle(before)
             for version in changed:
                 log.info("policies: %s is in version %d, by %s", version.name, version.number, source)

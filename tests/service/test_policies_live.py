@@ -293,3 +293,21 @@ def test_files_signal_calls_and_a_restart(engine: str, tmp_path: Path) -> None:
     file.write_text(ONE)  # … but not a file that changed meanwhile
     with running("serve", "--config", str(settings)) as at:
         assert httpx.post(f"{at}/v1/plan", json=body).json()["directives"][0]["priority"] == 41
+
+
+def test_a_fault_on_disk_and_its_end_are_both_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "p.kvp"
+    file.write_text(ONE)
+    live, clock = policies(file), Clock()
+    reloading = Reloading(live, clock)
+    for mended, told in ((ONE, "nothing of it is new"), (TWO, f"{file} in version 2")):
+        file.write_text("policy ha")
+        with pytest.raises(KvpError):
+            reload(reloading)
+        file.write_text(mended)
+        reload(reloading)
+        reload(reloading)
+        bad, good = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert "is not taken up" in bad.getMessage()
+        assert good.getMessage() == f"policies: what is on disk is taken up again: {told}"
+        caplog.clear()
