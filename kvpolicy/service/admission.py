@@ -1,8 +1,9 @@
 """How much one tenant may ask at once and in a minute: counted at the edge, answered with 429 and when to come again.
 
 `proxy` and `own_routes` enter and leave for every request that has a tenant, each one of its own. A bucket holds a
-minute's requests and fills evenly, so that a pause saves up one minute and no more. Of several replicas each grants its even share of a cap, so that no
-request waits for another's count; a tenant whose requests all reach one of them gets that share.
+minute's requests and fills evenly, so that a pause saves up one minute and no more. Of several replicas each grants its
+even share of a cap, so that no request waits for another's count; a tenant whose requests all reach one of them gets
+that share.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
+from kvpolicy.service.config import Caps
 from kvpolicy.service.edge import Refusal
 from kvpolicy.service.tenants import Tenant
 
@@ -43,17 +45,14 @@ class Admission:
         among = 1 if caps.concurrent is None and caps.requests_per_minute is None else max(1, self.replicas())
         if caps.concurrent is not None and account.running >= ceil(caps.concurrent / among):
             raise _slower(f"{caps.concurrent} requests at once are allowed{_here(among)}", 1)
-        if caps.requests_per_minute is not None:
-            pace = caps.requests_per_minute / among
-            account.left = min(account.left + (now - account.at) * pace / _MINUTE, max(pace, 1.0))
-            account.at = now
-            if account.left < 1:
-                raise _slower(
-                    f"{caps.requests_per_minute} requests in a minute are allowed{_here(among)}",
-                    ceil((1 - account.left) * _MINUTE / pace),
-                )
-            account.left -= 1
+        _take(account, caps, among, now)
         account.running += 1
+
+    def another(self, tenant: Tenant) -> None:
+        """One that was let in asks again on its way. Raises Refusal where that is one too many; it is still in."""
+        now = self._clock()
+        among = 1 if tenant.caps.requests_per_minute is None else max(1, self.replicas())
+        _take(self._account(tenant, now), tenant.caps, among, now)
 
     def leave(self, tenant: Tenant) -> None:
         """One that was let in has ended."""
@@ -76,6 +75,21 @@ class Admission:
                 return
             if not self._accounts[name].running:
                 del self._accounts[name]
+
+
+def _take(account: _Account, caps: Caps, among: int, now: float) -> None:
+    """One of a minute's requests. Raises Refusal where none is left."""
+    if caps.requests_per_minute is None:
+        return
+    pace = caps.requests_per_minute / among
+    account.left = min(account.left + (now - account.at) * pace / _MINUTE, max(pace, 1.0))
+    account.at = now
+    if account.left < 1:
+        raise _slower(
+            f"{caps.requests_per_minute} requests in a minute are allowed{_here(among)}",
+            ceil((1 - account.left) * _MINUTE / pace),
+        )
+    account.left -= 1
 
 
 def _here(among: int) -> str:

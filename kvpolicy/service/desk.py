@@ -99,9 +99,12 @@ class Desk:
         except InputFault as fault:
             return {"error": str(fault)}
 
-    async def stream(self, tenant: Tenant, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """One plan a line for one document a line, as they come. A refusal of the body ends it, in a line."""
-        pending = bytearray()
+    async def stream(
+        self, tenant: Tenant, parts: AsyncIterator[bytes], another: Callable[[], None]
+    ) -> AsyncIterator[bytes]:
+        """One plan a line for one document a line, as they come. another: asked for every line but the first, which
+        came in as the request did. A refusal, its own or of the body, ends it, in a line."""
+        first, pending = True, bytearray()
         while True:
             try:
                 part = await anext(parts)
@@ -115,13 +118,18 @@ class Desk:
                 line = bytes(pending[:end])
                 del pending[: end + 1]
                 if line.strip():
+                    if not first and (refused := _refused(another)) is not None:
+                        yield refused
+                        return
+                    first = False
                     yield await self._line(tenant, line)
                     await asyncio.sleep(0)
             if len(pending) > LONGEST_LINE:
                 yield orjson.dumps({"error": f"a line is longer than {LONGEST_LINE} bytes"}) + b"\n"
                 return
         if pending.strip():
-            yield await self._line(tenant, bytes(pending))
+            refused = None if first else _refused(another)
+            yield refused or await self._line(tenant, bytes(pending))
 
     async def _line(self, tenant: Tenant, line: bytes) -> bytes:
         try:
@@ -232,6 +240,16 @@ class Desk:
         if held is None or held.request.owner.tenant != tenant.name:
             raise Refusal(404, "not_found_error", f"nothing is remembered of a request {request_id!r}")
         return held
+
+
+def _refused(another: Callable[[], None]) -> bytes | None:
+    """What a stream says where it may ask no more for now; None: it may."""
+    try:
+        another()
+    except Refusal as refusal:
+        again = {"retry_after_s": int(refusal.headers["retry-after"])} if "retry-after" in refusal.headers else {}
+        return orjson.dumps({"error": refusal.message, **again}) + b"\n"
+    return None
 
 
 def _stated(policy: Policy, request: Planned, told: Mapping[str, Any]) -> tuple[Any, float]:

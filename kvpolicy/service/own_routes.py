@@ -1,17 +1,19 @@
 """What the gateway's own routes have in common: who asks, within which bounds, and how documents come and go.
 
-Used by `routes`, `workflows` and `admin`. The same limits hold here as for requests that are passed on (`proxy`), and caps
-as large, counted apart: what a client tells of its runs takes nothing from its model requests.
+Used by `routes`, `workflows` and `admin`. The same limits hold here as for requests that are passed on (`proxy`), and
+caps as large, counted apart: what a client tells of its runs takes nothing from its model requests.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import orjson
 from fastapi import Request, Response
+from starlette.types import Message, Send
 
 from kvpolicy.service.admission import Admission
 from kvpolicy.service.config import Limits
@@ -42,6 +44,19 @@ class Entrance:
             yield tenant
         finally:
             self._admission.leave(tenant)
+
+    def another(self, tenant: Tenant) -> None:
+        """A request that is being answered asks for one thing more. Raises Refusal where that is one too many."""
+        self._admission.another(tenant)
+
+    def bounded(self, send: Send) -> Send:
+        """A way to the client that breaks off where it takes nothing for too long. Raises TimeoutError there."""
+
+        async def within(message: Message) -> None:
+            async with asyncio.timeout(self._limits.client_idle_s):
+                await send(message)
+
+        return within
 
     async def document(self, request: Request, most: int | None = None) -> Any:
         """A request's body as JSON. most: bytes, where that is less than the limit of bodies. Raises Refusal."""

@@ -7,7 +7,8 @@ whatever a document says. Faults are JSON with the key and the mend.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -42,13 +43,15 @@ Notices = Callable[[str, str | None], list[dict[str, Any]]]
 
 class _BothWays(StreamingResponse):
     """An answer that is written while its request is still read. The plain one listens for the client to go away
-    meanwhile, and would take the body's own messages for that. held: what ends with it."""
+    meanwhile, and would take the body's own messages for that. held: what ends with it. bounded: the way to a client
+    that takes what it gets."""
 
     held: ExitStack
+    bounded: Callable[[Send], Send]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.held:
-            await self.stream_response(send)
+        with self.held, suppress(TimeoutError):  # the server closes a connection whose answer was not ended
+            await self.stream_response(self.bounded(send))
 
 
 def make_routes(decisions: Decisions, entrance: Entrance, ask: Ask, notices: Notices) -> APIRouter:
@@ -113,9 +116,11 @@ def make_routes(decisions: Decisions, entrance: Entrance, ask: Ask, notices: Not
 
 
 def _streamed(desk: Desk, entrance: Entrance, request: Request) -> Response:
-    """Plans for lines; the tenant's caps count it for as long as it runs. What is refused is so before it begins."""
+    """Plans for lines; the tenant's caps count it for as long as it runs, and each of its lines. What is refused is so
+    before it begins."""
     held = ExitStack()
     tenant = held.enter_context(entrance.of(request))
-    made = _BothWays(desk.stream(tenant, entrance.parts(request)), media_type=NDJSON, headers=CLOSE)
-    made.held = held
+    lines = desk.stream(tenant, entrance.parts(request), partial(entrance.another, tenant))
+    made = _BothWays(lines, media_type=NDJSON, headers=CLOSE)
+    made.held, made.bounded = held, entrance.bounded
     return made

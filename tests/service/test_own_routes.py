@@ -114,6 +114,46 @@ def test_a_stream_of_plans_counts_for_as_long_as_it_runs() -> None:
         assert made.proxy.own_admission._accounts["t"].running == 0
 
 
+def streamed(at: str, lines: int, last: bytes = b"\n") -> list[dict[str, Any]]:
+    sent = b"\n".join([orjson.dumps(ROW)] * lines) + last
+    answer = httpx.post(f"{at}/v1/plan", headers={**KEY, "content-type": "application/x-ndjson"}, content=sent)
+    assert answer.status_code == 200
+    return [orjson.loads(line) for line in answer.content.splitlines()]
+
+
+@pytest.mark.parametrize("last", [b"\n", b""])
+def test_each_line_of_a_stream_is_one_of_a_minute_s_requests(last: bytes) -> None:
+    with running({"requests_per_minute": 4}) as (at, made):
+        rows = streamed(at, 3, last)
+        assert all("directives" in row for row in rows)
+        assert len(rows) == 3
+        assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 200
+        assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 429
+        made.proxy.own_admission._accounts["t"].left = 2
+        *planned, said = streamed(at, 3, last)
+        assert all("directives" in row for row in planned)
+        assert len(planned) == 2
+        assert "4 requests in a minute" in said["error"]
+        assert 1 <= said["retry_after_s"] <= 15
+        assert until(lambda: made.proxy.own_admission._accounts["t"].running == 0)
+
+
+def test_a_client_that_sends_lines_and_reads_none_loses_its_place() -> None:
+    with running({"concurrent": 1}, client_idle_s=0.5, body_s=600) as (at, made):
+        host, port = at.removeprefix("http://").split(":")
+        long = {**ROW, "tokens": 16 * 20_000, "spans": [{"kind": "system", "start": 0, "end": 16 * 20_000}]}
+        line = orjson.dumps(long) + b"\n"
+        with socket.create_connection((host, int(port)), timeout=20) as stream:
+            stream.sendall(
+                b"POST /v1/plan HTTP/1.1\r\nhost: x\r\nx-api-key: key\r\ncontent-type: application/x-ndjson\r\n"
+                b"transfer-encoding: chunked\r\n\r\n"
+            )
+            stream.sendall((b"%x\r\n%s\r\n" % (len(line), line)) * 20)
+            assert until(lambda: "t" in made.proxy.own_admission._accounts)
+            assert until(lambda: made.proxy.own_admission._accounts["t"].running == 0)
+            assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 200
+
+
 def test_a_stream_that_stops_coming_ends_with_a_line_that_says_so() -> None:
     with running(client_idle_s=0.3) as (at, _):
         host, port = at.removeprefix("http://").split(":")
