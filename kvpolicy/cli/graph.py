@@ -72,11 +72,11 @@ def run(args: argparse.Namespace) -> int:
         captions = {name: _caption(steps[name], ranks.get(name)) for name in graph.nodes}
         print(draw.dot(graph, captions) if args.format == "dot" else draw.svg(graph, captions))
     else:
-        from kvpolicy.cli.listing import as_text
+        from kvpolicy.cli.listing import as_text, texts_of
 
         print(_as_text(graph, steps, ranks))
         if found:
-            print(as_text(found, {}))
+            print(as_text(found, {} if files is None else texts_of(found)))
     return int(any(d.severity == ERROR for d in found))
 
 

@@ -64,7 +64,8 @@ def as_document(files: Iterable[str], diagnostics: Iterable[Diagnostic]) -> dict
 
 def _lines(d: Diagnostic, texts: Mapping[str, str], paint: Paint) -> Iterable[str]:
     place, severity = paint("place", as_words(f"{d.place}:")), paint(d.severity, f"{d.severity} {d.code}")
-    yield f"{place} {severity} {as_words(f'{d.name}: {d.message}')}"
+    name = "" if d.name == d.code else f" {d.name}"  # a notice has one word for both
+    yield f"{place} {severity}{as_words(f'{name}: {d.message}')}"
     yield from _source(d.place, texts, paint, d.severity)
     for note in d.notes:
         yield f"  {paint('place', as_words(f'{note.place}:'))} note: {as_words(note.message)}"

@@ -23,6 +23,7 @@ class Graph:
     Nodes are numbered in the order declared, edges in the order given; `into` and `out_of` list edge numbers
     by node number, `sources`, `targets` and `is_loop` are by edge number. By node number:
     `forward`, edges into it but for loops; `waits_for_all`, whether it is an AND join; `times`, how many instances.
+    `places`: of nodes that stand in a text.
     `problems` are the faults found while reading (duplicates, unknown nodes); `graph_check.check` adds the rest.
     """
 
@@ -35,8 +36,10 @@ class Graph:
         name: str = "workflow",
         problems: tuple[Diagnostic, ...] = (),
         place: Place | None = None,
+        places: Mapping[str, Place] | None = None,
     ) -> None:
         self.name = name
+        self.places = places or {}
         self.place = place if place is not None else Place(name, 1, 1)
         self.nodes = dict(nodes)
         merged: dict[tuple[str, str], GraphEdge] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kvpolicy.faults import Diagnostic, InputFault, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_chances import value
-from kvpolicy.workflow.graph import AGENT, OR, Graph, GraphEdge
+from kvpolicy.workflow.graph import AGENT, NESTED, OR, Graph, GraphEdge
 from kvpolicy.workflow.graph_calls import wrong_calls
 from kvpolicy.workflow.graph_nested import flatten
 from kvpolicy.workflow.graph_numbers import count_of
@@ -45,7 +45,9 @@ def from_block(block: syntax.Workflow) -> Graph:
     joins: dict[str, str] = {}
     if nested:
         nodes, edges, joins = flatten(nodes, edges, joins, nested)
-    return Graph(nodes, edges, joins, name=block.name, problems=tuple(problems), place=block.place)
+        for outer, (graph, _) in nested.items():
+            places |= {f"{outer}{NESTED}{inner}": place for inner, place in graph.places.items()}
+    return Graph(nodes, edges, joins, name=block.name, problems=tuple(problems), place=block.place, places=places)
 
 
 def _inner(node: syntax.Node, block: syntax.Workflow) -> tuple[Graph, str]:

@@ -11,9 +11,13 @@ from kvpolicy.faults import NOTICE, Diagnostic
 from kvpolicy.language import codes
 from kvpolicy.workflow.graph import Graph
 
+_NOISE = 1e-9
+_MOST = 6  # shares that a message names
+
 
 def check(graph: Graph) -> tuple[Diagnostic, ...]:
-    """The faults found while reading, loops without an exit (errors), and unreachable nodes (notices)."""
+    """The faults found while reading, loops without an exit (errors), unreachable nodes and shares that are scaled
+    (notices)."""
     place = graph.place
     found = list(graph.problems)
     for names in loops_without_exit(graph):
@@ -26,7 +30,11 @@ def check(graph: Graph) -> tuple[Diagnostic, ...]:
         )
     for name in unreachable(graph):
         message = f"no way through workflow {graph.name} leads to '{name}'; its spans count as never needed again"
-        found.append(Diagnostic("UNREACHABLE_NODE", "UNREACHABLE_NODE", NOTICE, place, message))
+        at = graph.places.get(name, place)
+        fix = f"write a way to it, such as NODE -> {name}, or remove it"
+        found.append(Diagnostic("UNREACHABLE_NODE", "UNREACHABLE_NODE", NOTICE, at, message, fix=fix))
+    for message in scaled_shares(graph):
+        found.append(Diagnostic("SHARES_SCALED", "SHARES_SCALED", NOTICE, place, message))
     return tuple(found)
 
 
@@ -64,6 +72,27 @@ def unreachable(graph: Graph) -> tuple[str, ...]:
                 seen.add(target)
                 queue.append(target)
     return tuple(name for index, name in enumerate(graph.names) if index not in seen)
+
+
+def scaled_shares(graph: Graph) -> list[str]:
+    """A message for each node whose ways out have probabilities that add up to more than 1."""
+    found = []
+    for index, name in enumerate(graph.names):
+        edges = graph.edges
+        if sum(edges[e].probability or 0.0 for e in graph.out_of[index]) <= 1.0 + _NOISE:
+            continue  # nor do they where some are taken together
+        stated = []
+        for together in graph.ways.alternatives(index):
+            share = next(((e, p) for e in together if (p := edges[e].probability) is not None), None)
+            stated += [] if share is None else [share]
+        whole = sum(p for _, p in stated)
+        if whole > 1.0 + _NOISE:
+            shown = [f"'{edges[e].target}' {100.0 * p / whole:.3g}%" for e, p in stated if p][:_MOST]
+            found.append(
+                f"the ways out of '{name}' in workflow {graph.name} add up to {100.0 * whole:.6g}%, and a run takes "
+                f"one of them: they are scaled to 100%, {', '.join(shown)}{', …' * (len(stated) > _MOST)}"
+            )
+    return found
 
 
 def _closing_edges(graph: Graph) -> list[int]:

@@ -16,6 +16,7 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
 from kvpolicy.workflow.graph_block import from_block, unknown_node
 from kvpolicy.workflow.graph_calls import wrong_calls
+from kvpolicy.workflow.graph_keys import CIRCLE_KEYS, EDGE_KEYS, NODE_KEYS, check_graph_keys, check_keys
 from kvpolicy.workflow.graph_nested import flatten
 from kvpolicy.workflow.graph_numbers import bound_of, count_of, probability_of
 from kvpolicy.workflow.shown import shown
@@ -44,13 +45,15 @@ def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
     name = document.get("name") or name
     if not isinstance(name, str):
         raise InputFault(f"the name of a workflow is a text, not {shown(name)}")
+    check_graph_keys(document, f"workflow {name}")
     place = Place(name, 1, 1)
     nodes: dict[str, str] = {}
     problems: list[Diagnostic] = []
     nested: dict[str, tuple[Graph, str]] = {}
     edges: list[GraphEdge] = []
-    for row in _list(document, "nodes"):
+    for number, row in enumerate(_list(document, "nodes")):
         told: Mapping[str, Any] = row if isinstance(row, Mapping) else {"name": row}
+        check_keys(told, NODE_KEYS, f"workflow {name}: nodes[{number}]{_of(told.get('name'))}")
         node, role = told.get("name"), told.get("role", AGENT)
         if not isinstance(node, str) or role not in _ROLES:
             raise InputFault(f"a node of a workflow is a name, or an object with a name and a role, not {shown(row)}")
@@ -110,6 +113,7 @@ def _edge(row: object, place: str) -> GraphEdge:
         source, target, group = row.get("from"), row.get("to"), row.get("group")
         if isinstance(source, str) and isinstance(target, str):
             place = f"{place} ({source} -> {target})"
+            check_keys(row, EDGE_KEYS, place)
             if group is not None and not isinstance(group, str):
                 raise InputFault(f"{place}: group: {shown(group)} is no name")
             return GraphEdge(
@@ -128,6 +132,7 @@ def _loop(row: object, place: str) -> Iterable[GraphEdge]:
     """`{"from", "to", "at_most"}`, or `{"nodes": [...], "max_rounds": 4}`: 4 rounds take the closing edge 3 times."""
     if isinstance(row, Mapping) and "nodes" in row:
         nodes = row["nodes"]
+        check_keys(row, CIRCLE_KEYS, place)
         if not isinstance(nodes, list | tuple) or not nodes or not all(isinstance(node, str) for node in nodes):
             raise InputFault(f"{place}: 'nodes' of a loop is a list of node names in running order")
         rounds = bound_of(row.get("max_rounds"), place, "max_rounds")
@@ -148,11 +153,20 @@ def _from_networkx(source: Any, name: str, depth: int) -> Graph:
         raise InputFault("a workflow is a directed graph (networkx.DiGraph)")
     document = {
         "name": str(getattr(source, "name", "") or name),
-        "nodes": [{"role": AGENT, **data, "name": node} for node, data in rows],
+        "nodes": [{"role": AGENT, **_known(data, NODE_KEYS), "name": node} for node, data in rows],
         "joins": {node: data["join"] for node, data in rows if "join" in data},
-        "edges": [{"from": a, "to": b, **data} for a, b, data in ends],
+        "edges": [{**_known(data, EDGE_KEYS), "from": a, "to": b} for a, b, data in ends],
     }
     return _from_json(document, name, depth)
+
+
+def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """What of a node's or edge's data is about the workflow."""
+    return {key: data[key] for key in keys if key in data}
+
+
+def _of(node: object) -> str:
+    return f" ({node})" if isinstance(node, str) else ""
 
 
 def _list(document: Mapping[str, Any], key: str) -> list[Any]:

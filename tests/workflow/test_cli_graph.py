@@ -176,3 +176,35 @@ def test_an_event_of_a_node_that_is_not_there_is_told(tmp_path: Path, capsys: py
         f"kvp: notice: {state}: events[3]: the workflow w has no node zzz, so this moves nothing; "
         "its nodes are writer, editor",
     ]
+
+
+UNREACHED = "workflow w {\n  agent a, b, lost\n  a -> b\n}\nsystem { priority: 40 }\n"
+
+
+@pytest.mark.parametrize("command", ["graph", "check"])
+def test_a_node_that_nothing_leads_to_is_told_once_at_its_place(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "w.kvp"
+    file.write_text(UNREACHED)
+    assert main([command, str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (told,) = [line for line in lines if "UNREACHABLE_NODE:" in line]
+    assert told.startswith(f"{file}:2:15: notice UNREACHABLE_NODE: no way through workflow w leads to 'lost'")
+    assert "  2 |   agent a, b, lost" in lines
+    page = next(line for line in lines if line.startswith("more about it: ")).removeprefix("more about it: ")
+    assert (Path(__file__).resolve().parents[2] / page).is_file()
+    main([command, str(file), "--format", "json"])
+    document = json.loads(capsys.readouterr().out)
+    (row,) = document["diagnostics"] if command == "graph" else document["files"][0]["diagnostics"]
+    assert (row["code"], row["name"], row["line"], row["column"]) == ("UNREACHABLE_NODE", "UNREACHABLE_NODE", 2, 15)
+
+
+def test_the_page_of_shares_that_are_scaled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its graph has this notice and no other fault."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "codes" / "SHARES_SCALED.md"
+    file = tmp_path / "w.json"
+    file.write_text(page.read_text(encoding="utf-8").partition("```json\n")[2].partition("```")[0])
+    status, document = graph(capsys, str(file))
+    assert status == 0
+    assert [row["name"] for row in document["diagnostics"]] == ["SHARES_SCALED"]

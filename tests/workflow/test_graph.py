@@ -87,6 +87,54 @@ def test_what_is_no_graph_is_refused(document: object) -> None:
         Graph.build(document)
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"nods": []}, r"workflow w: unknown key 'nods'; did you mean 'nodes'\?"),
+        ({"colour": 1}, "unknown key 'colour'; there are nodes, edges, joins, loops"),
+        ({"nodes": ["a", {"name": "b", "rolle": "barrier"}]}, r"nodes\[1\] \(b\): unknown key 'rolle'; .* 'role'"),
+        (
+            {"edges": [{"from": "a", "to": "b", "prob": 0.3}]},
+            r"edges\[0\] \(a -> b\): unknown key 'prob'; .*'probability'",
+        ),
+        (
+            {"loops": [{"from": "b", "to": "a", "atmost": 3}]},
+            r"loops\[0\] \(b -> a\): unknown key 'atmost'; .*'at_most'",
+        ),
+        ({"loop": {"nodes": ["a", "b"], "rounds": 3}}, r"loops\[0\]: unknown key 'rounds'"),
+        ({"nodes": ["a", {"name": "b", "workflow": {"nodes": ["x"], "edge": []}}]}, "workflow b: unknown key 'edge'"),
+        ({"nodes": []}, "nodes: missing; a workflow has at least one"),
+    ],
+)
+def test_a_key_that_would_be_dropped_is_refused(more: dict, told: str) -> None:
+    document = {"nodes": ["a", "b"], "edges": [["a", "b"]]}
+    assert Graph.build(document).check() == ()
+    with pytest.raises(InputFault, match=told):
+        Graph.build({**document, **more}, "w")
+
+
+def test_a_graph_of_nothing_is_none() -> None:
+    for nothing in ({}, networkx.DiGraph()):
+        with pytest.raises(InputFault, match="nodes: missing"):
+            Graph.build(nothing)
+
+
+def test_a_drawing_may_carry_data_of_its_own() -> None:
+    drawn = networkx.DiGraph()
+    drawn.add_node("a", colour="red", pos=(1, 2))
+    drawn.add_edge("a", "b", weight=3, probability=0.5)
+    assert Graph.build(drawn).edges[0].probability == 0.5
+
+
+def test_shares_of_more_than_a_whole_are_told() -> None:
+    ways = [{"from": "a", "to": to, "probability": 0.8} for to in ("b", "c")]
+    (notice,) = Graph.build({"nodes": ["a", "b", "c"], "edges": ways}).check()
+    assert (notice.name, notice.severity) == ("SHARES_SCALED", NOTICE)
+    assert "out of 'a'" in notice.message and "160%" in notice.message and "'b' 50%, 'c' 50%" in notice.message
+    grouped = [{**way, "group": "both"} for way in ways]
+    assert Graph.build({"nodes": ["a", "b", "c"], "edges": grouped}).check() == ()  # taken together: one choice
+
+
 def test_nodes_that_are_wrong_are_named() -> None:
     twice = Graph.build({"nodes": ["a", "b", "a"], "edges": [["a", "b"], ["b", "ghost"]]})
     assert codes(twice) == ["name-defined-twice", "unknown-name"]

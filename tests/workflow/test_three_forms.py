@@ -18,6 +18,7 @@ from kvpolicy.language.check_chances import Choices
 from kvpolicy.language.format import format_text
 from kvpolicy.language.load import load_text
 from kvpolicy.language.nesting import nest, outermost
+from kvpolicy.workflow import graph_check
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
 
@@ -176,3 +177,17 @@ def test_a_graph_that_passes_the_checks_has_no_errors(flow: Flow, seed: int) -> 
     assert loaded.files is not None
     for workflow in nest(loaded.files).workflows:
         assert {d.code for d in Graph.build(workflow).check() if d.severity == ERROR} <= {"KVP214"}
+
+
+@settings(max_examples=150)
+@given(flow=nested_flows(), seed=st.integers(0, 2**32))
+def test_the_nodes_that_nothing_leads_to_are_those_of_the_graph(flow: Flow, seed: int) -> None:
+    """`kvp check` asks it of a text, each workflow for itself; the graph of the outermost laid flat."""
+    from kvpolicy.policy.analysis.unreachable import unreachable
+
+    flow.nodes = {name: "agent" if isinstance(role, Flow) else role for name, role in flow.nodes.items()}
+    loaded = load_text(as_block(flow, random.Random(seed)), "w.kvp")
+    assert loaded.files is not None
+    (block,) = nest(loaded.files).workflows
+    graph = Graph.build(block)
+    assert [node.name for node in unreachable(block)] == list(graph_check.unreachable(graph))

@@ -1,4 +1,5 @@
-"""What is wrong with the rules of a policy whose words are right: the codes KVP201 to KVP214.
+"""What is wrong with the rules of a policy whose words are right: the codes KVP201 to KVP214, and nodes that
+no way leads to.
 
 Takes a file set that `language.check` has passed, compiles it, and asks one question after the other; the questions
 are functions in a visible tuple. INVARIANT: a policy that passes never meets two different unbeaten values.
@@ -17,6 +18,7 @@ from kvpolicy.policy.analysis.loops import loops_without_exit
 from kvpolicy.policy.analysis.precedence import never_deciding, precedence_cycles
 from kvpolicy.policy.analysis.ranks import drops_that_take_more, lifetimes_of_nothing, stranded_tokens, this_is_lru
 from kvpolicy.policy.analysis.reach import events_that_cannot_follow, matches_nothing
+from kvpolicy.policy.analysis.unreachable import unreachable_nodes
 from kvpolicy.policy.analysis.view import View, view_of
 from kvpolicy.policy.compile import compile
 
@@ -36,6 +38,7 @@ QUESTIONS: tuple[Question, ...] = (
     stranded_tokens,  # 212
     drops_that_take_more,  # 213
     loops_without_exit,  # 214
+    unreachable_nodes,  # UNREACHABLE_NODE
 )
 
 
