@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import sys
 from functools import cache
@@ -24,6 +25,16 @@ from kvpolicy.language.build import Builder
 def grammar_text() -> str:
     """The text of `kvp.lark`."""
     return resources.files("kvpolicy.grammar").joinpath("kvp.lark").read_text(encoding="utf-8")
+
+
+@cache
+def terminal(name: str) -> re.Pattern[str]:
+    """The regular expression that the grammar writes for a terminal."""
+    for line in grammar_text().splitlines():
+        head, _, written = line.partition(": /")
+        if head.partition(".")[0] == name and written.endswith("/"):
+            return re.compile(written[:-1])
+    raise KeyError(name)
 
 
 @cache

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from lark import Token
 
 from kvpolicy.faults import Place
+from kvpolicy.language.grammar import terminal
 
 _PIECE = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\d+(?:\.\d+)?[A-Za-z_%]*|[A-Za-z_][A-Za-z0-9_]*|->|[<>!]=|\S')
-# A node that is a workflow of its own: no `{` follows its name.
-_NESTED = re.compile(r'workflow\b(?!\s+(?:[A-Za-z_]\w*|"(?:[^"\\\n]|\\.)*")\s*\{)')
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class Fault:
 
 def is_nested(text: str, position: int) -> bool:
     """Whether `workflow` stands at a position and names a node, rather than begin a block."""
-    return _NESTED.match(text, position) is not None
+    return terminal("NESTED").match(text, position) is not None
 
 
 def pieces(text: str, begin: int, end: int) -> list[Piece]:

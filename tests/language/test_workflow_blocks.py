@@ -4,17 +4,22 @@ workflows that stand in it; and what it says wrong, each time one message with i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvpolicy.faults import InputFault, PolicyFault
 from kvpolicy.language import check_names, nesting, syntax
 from kvpolicy.language.check import examine
 from kvpolicy.language.format import format_text
+from kvpolicy.language.grammar import parser
 from kvpolicy.language.load import load, load_text
+from kvpolicy.language.met import is_nested
 from kvpolicy.language.nesting import DEEPEST, MOST_COMPARED, MOST_NODES, nest, outermost
 from kvpolicy.language.parse import parse
 from kvpolicy.language.spelling import nearest
@@ -211,6 +216,39 @@ def test_a_missing_brace_is_missing_where_it_was() -> None:
     (one,) = faults_of(f"workflow w {{\n  agent a\n  workflow research\n  a -> research\n{RESEARCH}{RULE}")
     assert (one.code, one.place.line, one.place.column) == ("KVP100", 1, 12)
     assert one.fix == "write `}` before `workflow`"
+
+
+@pytest.mark.parametrize(
+    "begins",
+    ["workflow inner # c\n{", "workflow # c\n# d\ninner\n# e\n {", 'workflow "in # er" # }\n\n{', 'workflow"inner"{'],
+)
+def test_what_stands_before_a_brace_may_be_remarked_on(begins: str) -> None:
+    (one,) = faults_of(f"workflow w {{\n  agent a\n{begins} agent x }}\n{RULE}")
+    assert (one.code, one.place.line, one.place.column) == ("KVP100", 1, 12)
+    assert one.fix == "write `}` before `workflow`"
+
+
+_tails = st.lists(
+    st.sampled_from(
+        ("inner", '"in # er"', "_a1", "innér", " ", "\t", "\r\n", "\f", "\u00a0", "# c\n", "#{", "##", "\n", "{", "as")
+    )
+)
+
+
+@given(_tails)
+def test_whether_a_workflow_is_a_node_is_one_rule(tail: list[str]) -> None:
+    """Of the lexer, which ends the block before it, and of the messages, which say so."""
+    text = "workflow" + "".join(tail)
+    nested = next(t.pattern.to_regexp() for t in parser()[0].terminals if t.name == "NESTED")
+    assert is_nested(text, 0) == (re.match(nested, text) is not None)
+
+
+@pytest.mark.parametrize(
+    "blanks", ["#" * 20_000, "# c\n" * 5_000 + "#", " " * 20_000, "#\n" * 9_000 + "x " + "#\n" * 9_000]
+)
+def test_long_remarks_are_read_once(blanks: str) -> None:
+    """Without end where a remark could be read as several."""
+    assert is_nested(f"workflow {blanks}", 0)
 
 
 def test_a_circle_is_told_once_with_its_way() -> None:
