@@ -104,7 +104,7 @@ def _share(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     share = _SHARE.match(fault.text, fault.start, len(fault.text) if end < 0 else end)
     if share is None:
         return None
-    number = share.group(1).replace(" ", "")
+    number = "".join(share.group(1).split())
     nodes = [b.text for b, a in pairwise(before) if a.text == "->" and _NAME.fullmatch(b.text)]
     message = "how likely a way is stands behind the node that it leads to"
     fix = f"write `-> {nodes[0] if nodes else 'NODE'} {number}`"

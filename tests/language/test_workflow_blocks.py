@@ -151,6 +151,7 @@ FAULTS = {
     'agent a, b\na -> b * "3 of them" 20%': ("KVP105", 3, 10, '`* "3 of them"` is no count', "or the name of a count"),
     # written as elsewhere
     "agent a, b\na -> b [30%]": ("KVP100", 3, 8, "how likely a way is", "write `-> b 30%`"),
+    "agent a, b\na -> b [30\t%]": ("KVP100", 3, 8, "how likely a way is", "write `-> b 30%`"),
     "agent a, b\na -> b (0.3)": ("KVP100", 3, 8, "how likely a way is", "write `-> b 0.3`"),
     "agent a, b\na -> b: 30%": ("KVP100", 3, 7, "how likely a way is", "write `-> b 30%`"),
     "agent a, b\na -> b p = 0.3": ("KVP100", 3, 10, "how likely a way is", "write `-> b 0.3`"),
