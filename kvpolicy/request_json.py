@@ -23,6 +23,7 @@ from kvpolicy.request import Owner, Request, Span
 LARGEST_DOCUMENT = 64 << 20  # bytes; a request is kilobytes
 STDIN = "-"
 MOST_BLOCKS = 200_000  # of one request: every block is a row of the answer
+MOST_SPANS = 100_000  # likewise
 
 Text = Annotated[str, Field(max_length=1024)]
 _Count = Annotated[int, Field(ge=0, le=1 << 40)]
@@ -69,7 +70,7 @@ class _Request(BaseModel):
     model: Text | None = None
     block_size: Annotated[int, Field(ge=1, le=1 << 20)]
     tokens: _Count
-    spans: Annotated[list[_Span], Field(max_length=100_000)] = []
+    spans: Annotated[list[_Span], Field(max_length=MOST_SPANS)] = []
     extra: _Extra | None = None
     key: Text | None = None
 

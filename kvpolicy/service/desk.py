@@ -23,7 +23,7 @@ from kvpolicy.policy.explain import explain
 from kvpolicy.policy.model import Subject
 from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Request as Planned
-from kvpolicy.request_json import read_request, read_state
+from kvpolicy.request_json import MOST_BLOCKS, MOST_SPANS, read_request, read_state
 from kvpolicy.service.aside import is_long, run
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.edge import Refusal
@@ -35,6 +35,7 @@ from kvpolicy.workflow.events import event_from_row
 
 Ask = Callable[[str, Mapping[str, Any], float], Awaitable[Mapping[str, Any] | None]]
 MOST_AT_ONCE = 1000
+NDJSON = "application/x-ndjson"
 LONGEST_LINE = 8 << 20
 ASK_WITHIN_S = 1.0  # of an engine's control channel; no request waits for it
 
@@ -84,11 +85,16 @@ class Desk:
             },
         }
 
-    async def plans(self, tenant: Tenant, document: Mapping[str, Any], rows: Sequence[Any]) -> list[dict[str, Any]]:
-        """The plans of several requests, each with what else the document says."""
+    async def plans(self, tenant: Tenant, document: Mapping[str, Any], rows: Sequence[Any]) -> list[bytes]:
+        """The plans of several requests, each with what else the document says, each as JSON. Raises Refusal where all
+        together would be longer than the longest of one."""
+        for what, size, most in (("blocks", _blocks, MOST_BLOCKS), ("spans", _spans, MOST_SPANS)):
+            if sum(map(size, rows)) > most:
+                said = f"more than {most} {what} in one call; send the requests as lines of {NDJSON}"
+                raise Refusal(413, "invalid_request_error", said)
         made = []
         for row in rows:
-            made.append(await self._plan_or_fault(tenant, {**document, "request": row}))
+            made.append(orjson.dumps(await self._plan_or_fault(tenant, {**document, "request": row})))
             await asyncio.sleep(0)
         return made
 
@@ -240,6 +246,18 @@ class Desk:
         if held is None or held.request.owner.tenant != tenant.name:
             raise Refusal(404, "not_found_error", f"nothing is remembered of a request {request_id!r}")
         return held
+
+
+def _blocks(row: Any) -> int:
+    """How many rows of blocks a request's plan has; 0 where it is none that can be read."""
+    tokens, size = (row.get("tokens"), row.get("block_size")) if isinstance(row, Mapping) else (None, None)
+    return -(-tokens // size) if isinstance(tokens, int) and isinstance(size, int) and tokens > 0 < size else 0
+
+
+def _spans(row: Any) -> int:
+    """How many spans a request has, likewise."""
+    spans = row.get("spans") if isinstance(row, Mapping) else None
+    return len(spans) if isinstance(spans, list) else 0
 
 
 def _refused(another: Callable[[], None]) -> bytes | None:

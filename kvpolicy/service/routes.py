@@ -16,11 +16,9 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from kvpolicy.service.decisions import Decisions
-from kvpolicy.service.desk import MOST_AT_ONCE, Ask, Desk
+from kvpolicy.service.desk import MOST_AT_ONCE, NDJSON, Ask, Desk
 from kvpolicy.service.edge import CLOSE, Refusal
 from kvpolicy.service.own_routes import Entrance, answer, described
-
-NDJSON = "application/x-ndjson"
 
 PLAN_EXAMPLES = {
     "one request": {
@@ -75,7 +73,8 @@ def make_routes(decisions: Decisions, entrance: Entrance, ask: Ask, notices: Not
                 if len(rows) > MOST_AT_ONCE:
                     said = f"more than {MOST_AT_ONCE} requests; send them as {NDJSON}"
                     raise Refusal(413, "invalid_request_error", said)
-                return answer({"plans": await desk.plans(tenant, document, rows)})
+                plans = b",".join(await desk.plans(tenant, document, rows))
+                return Response(b'{"plans":[' + plans + b"]}", media_type="application/json")
             return answer(await desk.plan(tenant, document))
 
     @routes.post("/v1/events", summary="What happened to owners", openapi_extra=described(EVENT_EXAMPLES))

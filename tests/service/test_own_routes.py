@@ -21,7 +21,7 @@ KEY = {"x-api-key": "key"}
 OWN = [("GET", "/v1/owners"), ("POST", "/v1/plan"), ("POST", "/v1/events"), ("PUT", "/v1/workflows/w"),
        ("GET", "/v1/doctor"), ("GET", "/v1/runs/r"), ("GET", "/v1/explain/x")]  # fmt: skip
 WRITTEN = [(method, path) for method, path in (*OWN, ("POST", "/admin/policies")) if method != "GET"]
-ROW = {"id": "r", "owner": {"session": "s"}, "model": "m", "block_size": 16, "tokens": 80,
+ROW: dict[str, Any] = {"id": "r", "owner": {"session": "s"}, "model": "m", "block_size": 16, "tokens": 80,
        "spans": [{"kind": "system", "start": 0, "end": 40}]}  # fmt: skip
 
 
@@ -112,6 +112,26 @@ def test_a_stream_of_plans_counts_for_as_long_as_it_runs() -> None:
             assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 429
         assert until(lambda: httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 200)
         assert made.proxy.own_admission._accounts["t"].running == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "most"),
+    [
+        ({**ROW, "tokens": 16 * 1000}, 200),
+        ({**ROW, "spans": [{"kind": "turn", "start": 0, "end": 0}] * 999 + ROW["spans"]}, 100),
+    ],
+    ids=["blocks", "spans"],
+)
+def test_the_plans_of_one_call_are_no_more_than_the_longest_of_one(row: dict[str, Any], most: int) -> None:
+    with running() as (at, _):
+        told = httpx.post(f"{at}/v1/plan", headers=KEY, json={"requests": [row] * (most + 1)}, timeout=60)
+        assert told.status_code == 413
+        assert "x-ndjson" in told.json()["error"]["message"]
+        rows = [row, {**ROW, "tokens": -1}, "none", {**ROW, "block_size": 0}, {**ROW, "spans": 7}]
+        plans = httpx.post(f"{at}/v1/plan", headers=KEY, json={"requests": rows}, timeout=60).json()["plans"]
+        assert ["directives" in plan for plan in plans] == [True, False, False, False, False]
+        alone = httpx.post(f"{at}/v1/plan", headers=KEY, json={"request": row}, timeout=60).json()
+        assert plans[0] | {"at": 0, "valid_until": 0} == alone | {"at": 0, "valid_until": 0}
 
 
 def streamed(at: str, lines: int, last: bytes = b"\n") -> list[dict[str, Any]]:
