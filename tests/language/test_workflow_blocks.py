@@ -195,7 +195,7 @@ def test_one_message_at_its_place_with_its_mend(inside: str) -> None:
         "agent a, b, c\na -> b 33.3%\na -> c 66.7%",
         'agent a, b, c\na -> b * 999999999 -> c * "as many"',
         "agent a, b\nworkflow research, research as again of a\na -> research -> b",
-        'agent a, "other/read"\nworkflow research\na -> research',
+        'agent a, "other/read"\nworkflow research\na -> research -> "other/read"',
     ],
 )
 def test_what_is_sound(inside: str) -> None:
