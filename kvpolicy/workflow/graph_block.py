@@ -8,6 +8,7 @@ from __future__ import annotations
 from kvpolicy.faults import Diagnostic, InputFault, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_chances import value
+from kvpolicy.language.check_counts import counts, is_count
 from kvpolicy.workflow.graph import AGENT, NESTED, OR, Graph, GraphEdge
 from kvpolicy.workflow.graph_calls import wrong_calls
 from kvpolicy.workflow.graph_nested import flatten
@@ -35,11 +36,12 @@ def from_block(block: syntax.Workflow) -> Graph:
             nested[node.name] = _inner(node, block)
             problems += nested[node.name][0].problems
     placed: list[tuple[GraphEdge, Place]] = []
-    for edge, place in (*calls, *((_edge(edge, problems), edge.place) for edge in block.edges)):
+    for edge, place in (*calls, *((_edge(edge), edge.place) for edge in block.edges)):
         missing = [end for end in dict.fromkeys((edge.source, edge.target)) if end not in nodes]
         problems += [unknown_node(end, place, block.name) for end in missing]
         if not missing:
             placed.append((edge, place))
+    problems += counts(block)
     problems += wrong_calls(placed)
     edges = [edge for edge, _ in placed]
     joins: dict[str, str] = {}
@@ -62,15 +64,11 @@ def _inner(node: syntax.Node, block: syntax.Workflow) -> tuple[Graph, str]:
     return graph, OR
 
 
-def _edge(edge: syntax.Edge, problems: list[Diagnostic]) -> GraphEdge:
-    """A count that is none goes to the problems, and the edge makes one branch."""
+def _edge(edge: syntax.Edge) -> GraphEdge:
+    """A count that is none makes one branch; the problems tell of it."""
     probability = None if edge.probability is None else value(edge.probability)
-    try:
-        times = count_of(edge.times, f"{edge.source} -> {edge.target}")
-    except InputFault as fault:
-        times = None
-        problems.append(codes.OUT_OF_RANGE.at(edge.place, str(fault)))
-    return GraphEdge(edge.source, edge.target, times, edge.at_most, edge.is_loop, probability)
+    times = None if edge.times is None or not is_count(edge.times) else edge.times
+    return GraphEdge(edge.source, edge.target, count_of(times, edge.target), edge.at_most, edge.is_loop, probability)
 
 
 def unknown_node(node: str, place: Place, name: str) -> Diagnostic:

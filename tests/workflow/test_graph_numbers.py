@@ -103,13 +103,14 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("count", ["0", '"²"', '"-3"', '""', "9" * 5000])
-def test_a_count_of_a_block_is_a_fault_at_its_edge(count: str) -> None:
+def test_a_count_of_a_block_is_a_fault_where_it_stands(count: str) -> None:
     file = parse(f"workflow w {{\n  agent a, b\n  a -> b * {count}\n}}\n", "w.kvp").file
     assert file is not None
     graph = Graph.build(file.workflows[0])
     (fault,) = graph.check()
-    assert (fault.name, fault.place.line) == ("out-of-range", 3)
-    assert "a -> b: times: " in fault.message
+    assert (fault.name, fault.place.line, fault.place.column) == ("out-of-range", 3, 12)
+    assert "is no count of branches" in fault.message and len(fault.message) < 70
+    assert fault.fix is not None and "a whole number from 1 to 999,999,999" in fault.fix
     assert graph.times == [None, None]
 
 
