@@ -100,3 +100,8 @@ class PolicyFault(KvpError):
 
 class InputFault(KvpError):
     """A file, a trace, a request or a call that cannot be used. The message names the place and the mend."""
+
+
+def install(extra: str) -> str:
+    """How an extra is installed, as faults say it: from a checkout too, where the package came from no registry."""
+    return f"pip install 'kvpolicy[{extra}]', or in a checkout pip install -e '.[{extra}]'"

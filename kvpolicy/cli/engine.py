@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 
 if TYPE_CHECKING:
     from kvpolicy.channel.channel import Channel
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         from kvpolicy.listening import serve
         from kvpolicy.simulated.app import make_app
     except ImportError as fault:
-        raise InputFault(f"kvp engine needs {fault.name}: pip install 'kvpolicy[serve]'") from None
+        raise InputFault(f"kvp engine needs {fault.name}: {install('serve')}") from None
     from kvpolicy.simulated.blocks import Blocks
     from kvpolicy.simulated.generation import Generation
     from kvpolicy.simulated.speed import Speed

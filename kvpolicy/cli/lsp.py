@@ -9,7 +9,7 @@ import argparse
 import sys
 from importlib.util import find_spec
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 
 HELP = (
     "The language server for .kvp files: an editor starts it and speaks to it over its standard streams. "
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until the editor ends the session. Raises InputFault where pygls is not installed."""
     if find_spec("pygls") is None:
-        raise InputFault("lsp: needs pygls, which is not installed: pip install 'kvpolicy[lsp]'")
+        raise InputFault(f"lsp: needs pygls, which is not installed: {install('lsp')}")
     if sys.stdin.isatty():
         raise InputFault("lsp: an editor starts this and speaks to it; docs/editors.md says how to set one up")
     from kvpolicy.lsp.server import serve

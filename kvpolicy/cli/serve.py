@@ -10,7 +10,7 @@ import argparse
 from typing import Any
 from urllib.parse import urlsplit
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 
 HELP = "Start the gateway: an OpenAI- and Anthropic-compatible proxy that plans what engines keep."
 OF_UPSTREAMS = (
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         from kvpolicy.listening import Bounds, Tls, serve
         from kvpolicy.service.assembly import assemble
     except ImportError as fault:
-        raise InputFault(f"kvp serve needs {fault.name}: pip install 'kvpolicy[serve]'") from None
+        raise InputFault(f"kvp serve needs {fault.name}: {install('serve')}") from None
     config = read(args)
     listen, limits = config.listen, config.limits
     if config.open and listen.host not in LOOPBACK:

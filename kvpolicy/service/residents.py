@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 from kvpolicy.residency import Residency
 from kvpolicy.residency.holdings import root_key, token_key
 from kvpolicy.service.config import Upstream
@@ -79,7 +79,7 @@ class Residents:
                     self.residency.worker(each.url, clock(), block_size=each.block_size)
                     self._feeds[each.url] = make(each.url, each.events, each.replay)
             except ImportError as fault:
-                raise InputFault(f"upstream.events needs {fault.name}: pip install 'kvpolicy[events]'") from None
+                raise InputFault(f"upstream.events needs {fault.name}: {install('events')}") from None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 from kvpolicy.service.config import Caps, Config, Jwt, Mode
 
 SOLE = "default"  # the tenant where no keys are asked
@@ -75,7 +75,7 @@ class _Tokens:
         try:
             import jwt  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
-            raise InputFault("jwt: needs PyJWT: pip install 'kvpolicy[jwt]'") from None
+            raise InputFault(f"jwt: needs PyJWT: {install('jwt')}") from None
         self._jwt: Any = jwt
         self._settings = settings
         try:

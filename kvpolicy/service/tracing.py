@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 from kvpolicy.service.config import Trace
 from kvpolicy.service.exchange import CHAT, COMPLETIONS, DONE, MESSAGES, RESPONSES, Exchange
 from kvpolicy.service.seen import Seen
@@ -35,7 +35,7 @@ class Tracing:
             from opentelemetry.trace import SpanKind, StatusCode
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError as fault:
-            raise InputFault(f"trace.endpoint: needs {fault.name}: pip install 'kvpolicy[otel]'") from None
+            raise InputFault(f"trace.endpoint: needs {fault.name}: {install('otel')}") from None
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "kvpolicy"}),
             sampler=ParentBased(TraceIdRatioBased(settings.sample)),

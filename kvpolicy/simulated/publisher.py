@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 from kvpolicy.pool.events import AllBlocksCleared, BlockRemoved, BlockStored, Event
 from kvpolicy.simulated.claims import number_of
 from kvpolicy.simulated.generation import Call
@@ -33,7 +33,7 @@ class Publisher:
             import msgspec
             import zmq
         except ImportError as fault:
-            raise InputFault(f"events need {fault.name}: pip install 'kvpolicy[events]'") from None
+            raise InputFault(f"events need {fault.name}: {install('events')}") from None
         self._encode = msgspec.msgpack.Encoder().encode
         self._context = zmq.Context()
         self._topic = topic.encode()

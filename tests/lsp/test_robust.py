@@ -187,7 +187,8 @@ def test_without_pygls_it_says_what_to_install(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, input="", check=False)
     assert done.returncode == 2 and done.stderr.strip() == (
-        "kvp: lsp: needs pygls, which is not installed: pip install 'kvpolicy[lsp]'"
+        "kvp: lsp: needs pygls, which is not installed: "
+        "pip install 'kvpolicy[lsp]', or in a checkout pip install -e '.[lsp]'"
     )
 
 

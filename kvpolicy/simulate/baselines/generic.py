@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import InputFault, install
 from kvpolicy.simulate.baselines.objects import Baseline
 from kvpolicy.simulate.trace import BlockId
 
@@ -55,7 +55,7 @@ def _library() -> Any:
     try:
         import libcachesim
     except ImportError:
-        raise InputFault("arc, s3fifo, lirs and 2q are libCacheSim's: pip install 'kvpolicy[bench]'") from None
+        raise InputFault(f"arc, s3fifo, lirs and 2q are libCacheSim's: {install('bench')}") from None
     if not hasattr(libcachesim, "Request"):
         raise InputFault(f"{libcachesim.__file__} is another module than libCacheSim")
     return libcachesim
