@@ -108,6 +108,7 @@ class Together:
         self._events: dict[str, tuple[Owner, ...] | None] = {}  # of ours that somebody waits for, by key
         self._own = uuid4().hex  # how keys of our events begin
         self._numbers = count()
+        self._unread: dict[Owner, None] = {}  # that others changed, where whoever asked is told only whom it reached
         self.counts: Counter[str] = Counter()
 
     async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
@@ -120,9 +121,10 @@ class Together:
         """See `Telling`."""
         key = self._key()
         try:
-            await self._tell(event_record(event, owner, key))
+            changed = await self._tell(event_record(event, owner, key))
         finally:
             reached = self._events.pop(key, None)
+        self._later(changed, reached)
         return reached
 
     def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
@@ -130,9 +132,10 @@ class Together:
         key = self._key()
         try:
             self._store.store.append(event_record(event, owner, key))
-            self.apply_news()
+            changed = self.apply_news()
         finally:  # INVARIANT: for an event that comes later nobody waits, so that `happened` hears of it
             reached = self._events.pop(key, None)
+        self._later(changed, reached)
         return reached or ()
 
     def touched(self, request: Request, now: float) -> tuple[Owner, ...]:
@@ -154,8 +157,17 @@ class Together:
         return self.apply_news()
 
     def apply_news(self) -> tuple[Owner, ...]:
-        """Take what has come. Never waits."""
-        return self._replica.catch_up()
+        """Take what has come. Never waits. # INVARIANT: every owner that it changed is returned by this or a later
+        call, or was reached by the event that took it."""
+        changed = self._replica.catch_up()
+        unread, self._unread = self._unread, {}
+        return tuple(dict.fromkeys((*unread, *changed)))
+
+    def _later(self, changed: Iterable[Owner], reached: Iterable[Owner] | None) -> None:
+        """The next who takes news has these planned again."""
+        self._unread |= dict.fromkeys(changed)
+        for owner in reached or ():
+            self._unread.pop(owner, None)
 
     async def _tell(self, record: Record) -> tuple[Owner, ...]:
         self._store.store.append(record)
