@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 from kvpolicy.faults import Diagnostic, Note, Place
 from kvpolicy.language import codes, syntax
+from kvpolicy.language.callers import CIRCLE_MEND, circle_message, circles
 from kvpolicy.language.check_chances import chances
 from kvpolicy.language.check_counts import bounds, counts
 from kvpolicy.language.check_names import unknown
@@ -83,7 +84,7 @@ def _named(workflow: syntax.Workflow) -> Iterable[tuple[str, Place]]:
 
 
 def _calls(workflow: syntax.Workflow) -> Iterator[Diagnostic]:
-    """A sub-agent is another's, its caller does not also hand on to it, and its end leads nowhere."""
+    """A sub-agent is another's, who is not its own; its caller does not also hand on to it; its end leads nowhere."""
     callers = {node.name: node for node in workflow.nodes if node.parent is not None}
     for node in callers.values():
         if node.parent == node.name:
@@ -92,6 +93,10 @@ def _calls(workflow: syntax.Workflow) -> Iterator[Diagnostic]:
             yield codes.UNKNOWN_NAME.at(place, message, fix="name the node that calls it, or write a `loop`")
     known = {node.name for node in workflow.nodes}
     told = {node.name for node in callers.values() if node.parent not in known}  # that is said already
+    for circle in circles({node.name: node.parent for node in callers.values() if node.parent is not None}):
+        told.update(circle)
+        first = callers[circle[0]]
+        yield codes.UNKNOWN_NAME.at(first.parent_place or first.place, circle_message(circle), fix=CIRCLE_MEND)
     for edge in workflow.edges:
         called, leads = callers.get(edge.target), callers.get(edge.source)
         if called is not None and called.parent == edge.source != edge.target:

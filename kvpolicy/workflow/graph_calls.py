@@ -1,4 +1,5 @@
-"""What can be wrong with sub-agents: one that calls itself, one that its caller also hands on to, a way out of one.
+"""What can be wrong with sub-agents: one that calls itself, some that call one another in a circle, one that its caller
+also hands on to, a way out of one.
 
 Called by `graph_read` and `graph_block` before nested workflows are laid out flat, so that a graph says the same
 whatever form it came in; `language.check_workflows` says it of a text, with its places.
@@ -10,18 +11,23 @@ from collections.abc import Iterator, Sequence
 
 from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import codes
+from kvpolicy.language.callers import CIRCLE_MEND, circle_message, circles
 from kvpolicy.workflow.graph_edge import GraphEdge
 
 
 def wrong_calls(edges: Sequence[tuple[GraphEdge, Place]]) -> Iterator[Diagnostic]:
-    """A message for each sub-agent of itself, for each edge from a caller to its sub-agent, and one for each sub-agent
-    that leads on: its end goes back to its caller, so a way out of it would be followed by nobody."""
+    """A message for each sub-agent of itself, for each circle, for each edge from a caller to its sub-agent, and one for
+    each sub-agent that leads on: its end goes back to its caller, so a way out of it would be followed by nobody."""
     callers = {edge.target: edge.source for edge, _ in edges if edge.calls}
     for edge, place in edges:
         if edge.calls and edge.source == edge.target:
             message = f"'{edge.target}' cannot be a sub-agent of itself"
             yield codes.UNKNOWN_NAME.at(place, message, fix="name the node that calls it, or make it a loop")
-    told = set()
+    told: set[str] = set()
+    places = {edge.target: place for edge, place in edges if edge.calls}
+    for circle in circles(callers):
+        told.update(circle)
+        yield codes.UNKNOWN_NAME.at(places[circle[0]], circle_message(circle), fix=CIRCLE_MEND)
     for edge, place in edges:
         if edge.calls:
             continue

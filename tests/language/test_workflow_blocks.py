@@ -124,6 +124,8 @@ FAULTS = {
     'agent "research/read"\nworkflow research': ("KVP107", 2, 7, "'research/read' is declared twice", "another name"),
     # sub-agents
     "agent a, b of aa\na -> a at most 1": ("KVP101", 2, 15, "no node 'aa'", "did you mean `a`?"),
+    "agent a of b, b of a\nb -> b": ("KVP101", 2, 12, "circle, and nobody calls the first: a → b → a", "by nobody"),
+    "agent x, c of a, a of b, b of c, d of a\nx -> d": ("KVP101", 2, 15, "the first: c → b → a → c", "by nobody"),
     "agent a, b of b": ("KVP101", 2, 15, "'b' cannot be a sub-agent of itself", "`loop`"),
     "agent a, b of a\na -> b": ("KVP107", 3, 1, "'a' calls 'b'", "` of a`"),
     "agent a, b, c of b\na -> b\nloop c -> a at most 3": (

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import networkx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvpolicy.cli.main import main
 from kvpolicy.faults import ERROR, InputFault
+from kvpolicy.language.callers import circles
 from kvpolicy.language.parse import parse
 from kvpolicy.policy.model import NEVER, Subject
 from kvpolicy.request import Owner
@@ -138,18 +142,17 @@ def test_a_sub_agent_is_called_while_its_caller_runs() -> None:
     }
 
 
-def test_agents_that_call_each_other_are_no_loop_without_an_exit() -> None:
+def test_agents_that_are_called_by_called_ones_are_no_loop_without_an_exit() -> None:
     graph = Graph.build({"nodes": ["a", {"name": "b", "parent": "a"}, {"name": "c", "parent": "b"}]})
     assert graph.check() == ()
-    nodes = ["s", {"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
-    back = Graph.build({"nodes": nodes, "edges": [["s", "a"]]})
-    assert back.check() == ()
 
 
 WRONG_CALLS = {
     "agent a, b, c of b\na -> b\nloop c -> a at most 3": "'c' is a sub-agent of 'b', so its end leads nowhere",
     "agent a, b of a\na -> b": "'a' calls 'b', so it cannot hand on to it as well",
     "agent a, b of b": "'b' cannot be a sub-agent of itself",
+    "agent a of b, b of a": "call one another in a circle, and nobody calls the first: a → b → a",
+    "agent s, d of c, a of b, b of c, c of a\ns -> a": "nobody calls the first: a → c → b → a",
 }
 
 
@@ -171,6 +174,24 @@ def test_what_a_sub_agent_cannot_be_is_refused_in_every_form(inside: str) -> Non
         assert WRONG_CALLS[inside] in fault.message
         with pytest.raises(InputFault, match=r"sub-agent|calls"):
             Graph.sound(source)
+
+
+@given(st.lists(st.integers(-1, 7), max_size=8))
+def test_each_circle_of_callers_is_told_once(callers: list[int]) -> None:
+    """callers: by node; -1: nobody."""
+    called = {str(node): str(caller) for node, caller in enumerate(callers) if caller >= 0}
+    found = circles(called)
+    for circle in found:
+        assert len(circle) > 1 and circle[0] == min(circle)
+        assert all(called[node] == caller for caller, node in pairwise((*circle, circle[0])))
+    around = set()
+    for node, caller in called.items():
+        at: str | None = caller
+        for _ in range(len(callers)):
+            if at == node != caller:
+                around.add(node)
+            at = None if at is None else called.get(at)
+    assert sorted(node for circle in found for node in circle) == sorted(around)
 
 
 def test_the_ways_within_a_workflow_that_is_called_are_its_own() -> None:
@@ -201,7 +222,7 @@ def test_what_the_command_shows(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file.write_text(json.dumps(document))
     assert main(["graph", str(file)]) == 0
     shown = capsys.readouterr().out
-    assert "research/read        2  agent  after research/search" in shown
+    assert "research/read        2      1  agent  after research/search" in shown
     assert "called by write" in shown
     assert main(["graph", str(file), "--format", "dot"]) == 0
     assert '"write" -> "helper" [label="calls", style=dotted];' in capsys.readouterr().out
