@@ -71,11 +71,11 @@ class RankedCachePolicy(LRUCachePolicy):  # type: ignore[misc, unused-ignore]
             self._claim_all(self._wishes([key for key in keys if key in self.chunks], req_context))
         super().on_request_finished(key_groups, insertion_only_keys, reused_keys, req_context)
 
-    def insert(self, key: Key, chunk: Any) -> None:
+    def insert(self, key: Key, chunk: Any, *context: Any) -> None:  # the request's, from 0.33 on
         wish = self._coming.pop(key, None)
         if wish is not None:
             self._claim_all([(key, wish)])  # first: the parent asks for its standing
-        super().insert(key, chunk)
+        super().insert(key, chunk, *context)
 
     def remove(self, key: Key) -> None:
         super().remove(key)
