@@ -157,9 +157,9 @@ class Holding:
 
     def heard(self, event: Event, owners: Iterable[Owner]) -> None:
         """The same, where plans are read again later."""
-        self.agents.told(event)
-        ends = ENDS.get(event.name)
-        for owner in owners:
+        reached, ends = list(owners), ENDS.get(event.name)
+        self.agents.told(event, reached)
+        for owner in reached:
             if owner not in self._owners:
                 continue
             self.counts["events"] += 1
