@@ -50,13 +50,19 @@ def run(args: argparse.Namespace) -> int:
     steps = _position(graph, events).all_steps()
     for notice in _strangers(graph, events):
         print(as_words(f"kvp: notice: {args.state}: {notice}"), file=sys.stderr)
-    ranks = {} if files is None else _ranks(files, graph, events)
+    ranks, chances = _told(files, graph, events)
     found = graph.check()
     if args.format == "json":
         answer = {
             "workflow": graph.name,
             "nodes": [
-                {"name": name, "role": role, "steps_to_next_use": _shown(steps[name]), "rank": ranks.get(name)}
+                {
+                    "name": name,
+                    "role": role,
+                    "steps_to_next_use": _shown(steps[name]),
+                    "rank": ranks.get(name),
+                    "reuse_probability": chances.get(name),
+                }
                 for name, role in graph.nodes.items()
             ],
             "edges": [[edge.source, edge.target] for edge in graph.edges],
@@ -74,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         from kvpolicy.cli.listing import as_text, texts_of
 
-        print(_as_text(graph, steps, ranks))
+        print(_as_text(graph, steps, ranks, chances))
         if found:
             print(as_text(found, {} if files is None else texts_of(found)))
     return int(any(d.severity == ERROR for d in found))
@@ -147,9 +153,9 @@ def _position(graph: Graph, events: list[Event]) -> Position:
     return runs.latest() or Position(graph)
 
 
-def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
-    """The rank of each node's system prompt now, tools apart, which have none; nothing where the policy does not
-    compile."""
+def _told(files: FileSet | None, graph: Graph, events: list[Event]) -> tuple[dict[str, int], dict[str, float | None]]:
+    """Of each node's system prompt now: its rank, tools apart, which have no prompts, nothing where no policy was given
+    or it does not compile; and what `reuse_probability()` gives, None where it has no data."""
     from kvpolicy import words
     from kvpolicy.policy.compile import compile as compile_policy
     from kvpolicy.policy.model import Subject
@@ -158,13 +164,14 @@ def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
     from kvpolicy.workflow.state import RunState
 
     try:
-        policy = compile_policy(files)
+        policy = None if files is None else compile_policy(files)
     except PolicyFault:
-        return {}
+        policy = None
     stated = events[-1].attributes if events else {}
     tenant, session, run = (stated.get(field) for field in ("tenant", "session", "run"))
-    state = RunState(policy.intervals, graph)
-    ranks = {}
+    state = RunState(() if policy is None else policy.intervals, graph)
+    ranks: dict[str, int] = {}
+    chances: dict[str, float | None] = {}
     agents = {name: name.rpartition(NESTED)[2] for name in graph.nodes}  # of a nested workflow: by its own name
     owners = {
         name: Owner(str(tenant or "default"), _text(session), _text(run), agent=agents[name]) for name in graph.nodes
@@ -179,10 +186,12 @@ def _ranks(files: FileSet, graph: Graph, events: list[Event]) -> dict[str, int]:
         place = {"agent": agents[name], "node": name, "workflow": graph.name}
         known = {"tenant": owner.tenant, "session": owner.session, **place}
         subject = Subject("system", {key: value for key, value in known.items() if value is not None}, owner)
-        verdict = policy.resolve(subject, state).get("priority")
-        value = words.DEFAULT_PRIORITY if verdict is None else verdict.value
-        ranks[name] = value if isinstance(value, int) else words.DEFAULT_PRIORITY
-    return ranks
+        chances[name] = state.read("reuse_probability", None, subject)
+        if policy is not None:
+            verdict = policy.resolve(subject, state).get("priority")
+            value = words.DEFAULT_PRIORITY if verdict is None else verdict.value
+            ranks[name] = value if isinstance(value, int) else words.DEFAULT_PRIORITY
+    return ranks, chances
 
 
 def _text(value: object) -> str | None:
@@ -217,11 +226,11 @@ def _bound(graph: Graph, loop: tuple[str, ...]) -> str:
     return f", at most {min(bounds)} times" if bounds else ""
 
 
-def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int]) -> str:
+def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int], chances: Mapping[str, float | None]) -> str:
     from kvpolicy.cli.listing import as_words
 
     width = max((len(name) for name in (*graph.nodes, _NODE)), default=0)
-    head = f"  {_NODE:<{width}}  steps" + ("  rank" if ranks else "")
+    head = f"  {_NODE:<{width}}  steps" + ("  rank" if ranks else "") + "  reuse"
     lines = [f"workflow {graph.name}", head]
     for name, role in graph.nodes.items():
         into = ", ".join(_way(edge) for edge in graph.edges if edge.target == name and not edge.calls)
@@ -229,6 +238,7 @@ def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int]) -> st
         waits = " all of" if graph.joins.get(name) == "and" else ""
         after = (f"  after{waits} {into}" if into else "") + (f"  called by {callers}" if callers else "")
         rank = f"  {ranks.get(name, '-')!s:>4}" if ranks else ""
-        lines.append(f"  {name:<{width}}  {_shown(steps[name])!s:>5}{rank}  {role}{after}")
+        chance = "-" if (known := chances.get(name)) is None else f"{known:.3g}"
+        lines.append(f"  {name:<{width}}  {_shown(steps[name])!s:>5}{rank}  {chance:>5}  {role}{after}")
     lines += [f"  loop: {' -> '.join((*loop, loop[0]))}{_bound(graph, loop)}" for loop in graph.loops()]
     return "\n".join(as_words(line) for line in lines)

@@ -6,12 +6,13 @@ Works everything out in full where `resolve` stops as soon as the outcome is sur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kvpolicy import words
 from kvpolicy.directive import Verdict
 from kvpolicy.faults import Place
+from kvpolicy.policy.circumstances import circumstances
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.contest import Guards
 from kvpolicy.policy.grace import CLOSED, GRACE, OPEN, standing
@@ -57,12 +58,13 @@ class Decided:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything about one span in one state. waiting: per property that only rules without a say would set, those
-    rules; the property itself is absent."""
+    rules; the property itself is absent. conditions: of the rules with a condition that was asked."""
 
     subject: Subject
     properties: tuple[Decided, ...]
     waiting: tuple[tuple[str, tuple[tuple[Rule, str], ...]], ...]
     sentences: tuple[str, ...]
+    conditions: tuple[tuple[Rule, bool, tuple[str, ...]], ...] = ()  # asked of: whether it holds, and why
 
     def as_json(self) -> dict[str, object]:
         """The document of `kvp explain --format json`."""
@@ -70,6 +72,7 @@ class Explanation:
             "span": {"kind": self.subject.kind, **self.subject.attributes},
             "properties": {d.property: d.as_json() for d in self.properties},
             "not_set": {name: [{"rule": r.name, "because": why} for r, why in rows] for name, rows in self.waiting},
+            "conditions": [{"rule": r.name, "holds": holds, "values": list(why)} for r, holds, why in self.conditions],
             "sentences": list(self.sentences),
         }
 
@@ -93,11 +96,31 @@ def explain(policy: Policy, subject: Subject, state: State, properties: Sequence
             decided.append(_decide(policy, name, verdict, candidates, silent))
         elif silent:
             waiting.append((name, tuple(silent)))
-    sentences = [line for d in decided for line in _sentences(d, subject, state)]
-    sentences += [_waiting_sentence(name, rows) for name, rows in waiting]
+    conditions = _conditions(decided, waiting, guards)
+    whys = {id(rule): "; ".join(why) for rule, _, why in conditions}
+    sentences = [line for d in decided for line in _sentences(d, subject, state, whys)]
+    sentences += [_waiting_sentence(name, rows, whys) for name, rows in waiting]
     if not decided:
         sentences.insert(0, f"No rule decides anything for this {subject.kind}: it stands at the default rank.")
-    return Explanation(subject, tuple(decided), tuple(waiting), tuple(sentences))
+    return Explanation(subject, tuple(decided), tuple(waiting), tuple(sentences), conditions)
+
+
+def _conditions(
+    decided: list[Decided], waiting: list[tuple[str, tuple[tuple[Rule, str], ...]]], guards: Guards
+) -> tuple[tuple[Rule, bool, tuple[str, ...]], ...]:
+    """Of the rules that decide, are beaten or fail by their condition: whether it holds, and what it came to."""
+    asked: dict[int, Rule] = {}
+    for d in decided:
+        winner = [d.rule] if d.rule is not None else []
+        failed = [rule for rule, why in d.not_candidates if why == "guard"]
+        asked |= {id(rule): rule for rule in (*winner, *(rule for rule, _, _ in d.beaten), *failed)}
+    asked |= {id(rule): rule for _, rows in waiting for rule, why in rows if why == "guard"}
+    subject, state = guards.subject, guards.state
+    return tuple(
+        (rule, guards.hold(rule.guard), circumstances(rule.guard.term, subject, state))
+        for rule in asked.values()
+        if rule.guard is not None
+    )
 
 
 def _standing(rule: Rule, guards: Guards) -> int:
@@ -136,7 +159,7 @@ def _decide(
     return Decided(name, verdict, winner, place, unbeaten, tuple(beaten), tuple(silent))
 
 
-def _sentences(found: Decided, subject: Subject, state: State) -> list[str]:
+def _sentences(found: Decided, subject: Subject, state: State, whys: Mapping[int, str]) -> list[str]:
     verdict, rule = found.verdict, found.rule
     if rule is None:
         assert verdict is not None
@@ -156,20 +179,25 @@ def _sentences(found: Decided, subject: Subject, state: State) -> list[str]:
         if verdict.opened_at is not None and rule.interval is not None:
             lines.append(f"It has held since {rule.interval.start.name}.")
             lines += remarks(verdict, rule, subject, state)
+    if id(rule) in whys:
+        lines.append(f"Its condition holds: {whys[id(rule)]}.")
     lines += [f"{w.name} beats {r.name} there, {_BECAUSE[why]}." for r, why, w in found.beaten]
-    lines += [_silent_sentence(r, why) for r, why in found.not_candidates]
+    lines += [_silent_sentence(r, why, whys) for r, why in found.not_candidates]
     return lines
 
 
-def _silent_sentence(rule: Rule, why: str) -> str:
+def _silent_sentence(rule: Rule, why: str, whys: Mapping[int, str]) -> str:
     if why == "guard":
-        return f"{rule.name} has no say: its condition does not hold."
+        return f"{rule.name} has no say: its condition does not hold, as {whys[id(rule)]}."
     event = rule.interval.start.name if rule.interval is not None else ""
     return f"{rule.name} has no say: its interval is not open (it opens on {event})."
 
 
-def _waiting_sentence(name: str, rows: tuple[tuple[Rule, str], ...]) -> str:
+def _waiting_sentence(name: str, rows: tuple[tuple[Rule, str], ...], whys: Mapping[int, str]) -> str:
     *names, last = (r.name for r, _ in rows)
+    failed = "".join(
+        f" The condition of {r.name} does not hold, as {whys[id(r)]}." for r, why in rows if why == "guard"
+    )
     if not names:
-        return f"{name} is not set: only {last} would set it, and it has no say now."
-    return f"{name} is not set: only {', '.join(names)} and {last} would set it, and they have no say now."
+        return f"{name} is not set: only {last} would set it, and it has no say now.{failed}"
+    return f"{name} is not set: only {', '.join(names)} and {last} would set it, and they have no say now.{failed}"

@@ -58,6 +58,49 @@ def test_everything_about_one_property(explain):
     assert any("quick_tool" in s for s in found["sentences"])
 
 
+def test_what_a_condition_came_to(explain):
+    """The values of the functions that a `when` asked, and how each stands to what it is compared with."""
+    found = explain("--span", SPAN, "--at", "tool_call[tool=grep]", "--assume", "p95(tool.duration)=800ms")
+    assert found["conditions"] == [
+        {"rule": "quick_tool", "holds": True, "values": ["p95(tool.duration) is 800ms, <= 20s"]},
+        {"rule": "slow_tool", "holds": False, "values": ["p95(tool.duration) is 800ms, not > 20s"]},
+    ]
+    told = "slow_tool has no say: its condition does not hold, as p95(tool.duration) is 800ms, not > 20s."
+    assert told in found["sentences"]
+    assert "Its condition holds: p95(tool.duration) is 800ms, <= 20s." in found["sentences"]
+
+
+PHRASES = {
+    "reuse_probability() else 1 < 0.2": "reuse_probability() is 0.46, not < 0.2",
+    "0.2 >= reuse_probability() else 20%": "reuse_probability() is 0.46, not <= 0.2",
+    "not (reuse_probability() else 0% > 20%)": "reuse_probability() is 0.46, not <= 0.2",
+    "next_use() else 5min < 3min": "next_use() has no data, so it counts as 5min, not < 3min",
+    "next_use() else eta(tool_result) else 5min < 3min": (
+        "next_use() has no data, and eta(tool_result) has no data, so it counts as 5min, not < 3min"
+    ),
+    "next_use() else idle() < 1min": "next_use() has no data, and idle() is 2min, not < 1min",
+    "steps_to_next_use() else 9 <= 3": "steps_to_next_use() is never, not <= 3",
+    # of an `and` the part that fails; of an `or` all
+    "age() < 10s and idle() < 1s": "idle() is 2min, not < 1s",
+    "reuse_probability() else 1 < 0.2 or idle() < 1s": (
+        "reuse_probability() is 0.46, not < 0.2; idle() is 2min, not < 1s"
+    ),
+    "idle() + 1min < 2 * age()": "idle() + 1min is 3min, not < 2 * age(), which is 4s",
+    "(bytes() else 1MiB) > 3GiB": "bytes() is 2GiB, not > 3GiB",
+}
+
+
+@pytest.mark.parametrize("condition", PHRASES)
+def test_the_words_for_it(condition, tmp_path, capsys):
+    file = tmp_path / "p.kvp"
+    file.write_text(f"one: turn when {condition} {{ priority: 50 }}\n")
+    known = ("reuse_probability()=0.46", "steps_to_next_use()=never", "idle()=2min", "age()=2s", "bytes()=2GiB")
+    assumed = [word for each in known for word in ("--assume", each)]
+    assert main(["explain", str(file), "--span", "turn", *assumed]) == 0
+    said = capsys.readouterr().out
+    assert f"The condition of one does not hold, as {PHRASES[condition]}.\n" in said
+
+
 def test_closed_intervals_and_narrower_rules(explain):
     rank = explain("--span", SPAN)["properties"]["priority"]
     assert (rank["value"], rank["rule"]) == (50, "wide")

@@ -91,9 +91,9 @@ def test_workflows_in_a_workflow_and_what_is_stated_of_edges(
     assert main(["graph", str(file)]) == 0  # the outer one, as the other stands in it
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "workflow report"
-    assert "  write            1    35  agent  after search/find, plan (30%)" in lines
-    assert "  check            2    35  agent  called by write" in lines
-    assert "  search/find      1    35  agent  after plan (70%)" in lines
+    assert "  write            1    35      1  agent  after search/find, plan (30%)" in lines
+    assert "  check            2    35      1  agent  called by write" in lines
+    assert "  search/find      1    35  0.727  agent  after plan (70%)" in lines
     _, document = graph(capsys, str(file))
     assert document["stated"] == [
         {"from": "write", "to": "check", "calls": True},
@@ -147,9 +147,9 @@ def test_the_text_has_a_head_the_bounds_of_loops_and_no_rank_for_a_tool(
     file.write_text(RESEARCH.replace("loop", tool) + "system { priority: 60 }\n")
     assert main(["graph", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "  node      steps  rank"
-    assert "  web           2     -  tool  after searcher" in lines
-    assert "  searcher      1    60  agent  after planner, web, judge" in lines
+    assert lines[1] == "  node      steps  rank  reuse"
+    assert "  web           2     -      -  tool  after searcher" in lines
+    assert "  searcher      1    60      1  agent  after planner, web, judge" in lines
     assert lines[-2:] == [
         "  loop: searcher -> judge -> searcher, at most 3 times",
         "  loop: searcher -> web -> searcher",
@@ -208,3 +208,21 @@ def test_the_page_of_shares_that_are_scaled(tmp_path: Path, capsys: pytest.Captu
     status, document = graph(capsys, str(file))
     assert status == 0
     assert [row["name"] for row in document["diagnostics"]] == ["SHARES_SCALED"]
+
+
+def test_how_likely_each_node_is_to_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The very value that a rule's `reuse_probability()` has there, in text and JSON."""
+    flow = "workflow w {\n  agent a, b, c\n  tool t\n  a -> b 30% -> t\n  a -> c\n}\n"
+    file, state = tmp_path / "w.kvp", tmp_path / "state.json"
+    file.write_text(flow + "seldom: system when reuse_probability() else 1 < 0.5 { priority: 7 }\n")
+    state.write_text(json.dumps({"events": [{"at": 0, "event": "step_start", "node": "a", "session": "s"}]}))
+    _, document = graph(capsys, str(file), "--state", str(state))
+    chances = {row["name"]: row["reuse_probability"] for row in document["nodes"]}
+    assert chances == {"a": 1.0, "b": pytest.approx(0.3), "c": pytest.approx(0.7), "t": None}
+    assert {row["name"]: row["rank"] for row in document["nodes"]} == {"a": 35, "b": 7, "c": 35, "t": None}
+    assert main(["graph", str(file), "--state", str(state)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:5] == [
+        "  b         1     7    0.3  agent  after a (30%)",
+        "  c         1    35    0.7  agent  after a",
+    ]
