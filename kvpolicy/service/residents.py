@@ -3,7 +3,8 @@
 A thread takes the events of every engine that publishes them (`kvpolicy.feeds` entry points). Where the tokens of a
 prompt were asked from an engine anyway, the blocks at its units' ends get names by their tokens and salt; a prompt is
 looked up by these names, the longest first. Look-ups renew nothing. The thread and the event loop share the residency
-under one lock; a request waits for it no longer than `LONGEST_WAIT_S`, and is then routed without.
+under one lock; a request waits for it no longer than `LONGEST_WAIT_S`, and is then routed without. Who asks for the
+engines' states waits for nothing: while the thread is at it, they are those of its last turn's end.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Residents:
                     self._feeds[each.url] = make(each.url, each.events, each.replay)
             except ImportError as fault:
                 raise InputFault(f"upstream.events needs {fault.name}: {install('events')}") from None
+        self._stood: list[tuple[str, int, str]] = []  # states at the end of the thread's last turn; replaced as a whole
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -89,6 +91,7 @@ class Residents:
     def start(self) -> None:
         """Take events from now on."""
         if self._feeds and self._thread is None:
+            self._stood = self._states()
             self._thread = threading.Thread(target=self._run, name="kvpolicy-events", daemon=True)
             self._thread.start()
 
@@ -122,15 +125,23 @@ class Residents:
         return LIKELY
 
     def states(self) -> list[tuple[str, int, str]]:
-        """Engine, rank and state (live, stale, no_events) of all that is watched. Waits for the thread."""
+        """Engine, rank and state (live, stale, no_events) of all that is watched. Waits for nobody."""
+        if not self._lock.acquire(blocking=False):
+            return list(self._stood)
+        try:
+            return self._states()
+        finally:
+            self._lock.release()
+
+    def _states(self) -> list[tuple[str, int, str]]:
+        """The same, under the lock."""
+        self._owed()
         now = self._clock()
-        with self._lock:
-            self._owed()
-            return [
-                (url, rank, self.residency.state(url, rank, now))
-                for url in sorted(self._feeds)
-                for rank in self.residency.ranks(url) or [0]
-            ]
+        return [
+            (url, rank, self.residency.state(url, rank, now))
+            for url in sorted(self._feeds)
+            for rank in self.residency.ranks(url) or [0]
+        ]
 
     def _owed(self) -> None:
         """Bring in what was sent. Under the lock."""
@@ -206,3 +217,5 @@ class Residents:
                         feed.take(self.residency, self._clock())
                 except Exception:
                     self.counts["faults"] += 1
+            with self._lock, suppress(Exception):
+                self._stood = self._states()

@@ -24,6 +24,7 @@ from kvpolicy.service.tenants import Tenant
 from kvpolicy.service.upstreams import Upstreams
 from kvpolicy.store import MemoryStore
 from kvpolicy.store.awaited import AwaitedStore
+from tests.service.test_edge_passing import until
 
 A, B = "http://a:1", "http://b:1"
 SIZE = 4
@@ -221,20 +222,16 @@ def test_nobody_sees_a_turn_of_events_half_applied_and_no_request_waits_for_its_
     learned(desk)
     feed = Halfway(desk)
     desk.residents._feeds = {A: feed}
-    states: list[Any] = []
-    reader = threading.Thread(target=lambda: states.append(desk.residents.states()))
     desk.residents.start()
     try:
         assert feed.between.wait(30)
         assert desk.residents.find(conversation(), SALT) == {}  # the thread is at it: routed without
         assert desk.residents.counts["busy"] == 1
         desk.residents.sent(A)
-        reader.start()
-        reader.join(0.05)
-        assert not states
+        assert desk.residents.states() == [(A, 0, "stale")]  # as before the turn, and at once
         feed.go_on.set()
-        reader.join(30)
-        assert states == [[(A, 0, "live")]]
+        assert until(lambda: desk.residents.states() == [(A, 0, "live")])
+        assert until(lambda: desk.residents._stood == [(A, 0, "live")])
     finally:
         feed.go_on.set()
         desk.residents.close()
