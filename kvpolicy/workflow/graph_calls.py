@@ -16,8 +16,8 @@ from kvpolicy.workflow.graph_edge import GraphEdge
 
 
 def wrong_calls(edges: Sequence[tuple[GraphEdge, Place]]) -> Iterator[Diagnostic]:
-    """A message for each sub-agent of itself, for each circle, for each edge from a caller to its sub-agent, and one for
-    each sub-agent that leads on: its end goes back to its caller, so a way out of it would be followed by nobody."""
+    """A message for each sub-agent of itself, each circle of them, each edge from a caller to its sub-agent, and one
+    for each sub-agent that leads on: its end goes back to its caller, so nobody would follow a way out of it."""
     callers = {edge.target: edge.source for edge, _ in edges if edge.calls}
     for edge, place in edges:
         if edge.calls and edge.source == edge.target:
