@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from kvpolicy.client.graphs import document as document_of
 from kvpolicy.faults import ERROR, InputFault, KvpError
 from kvpolicy.policy.policy import Policy
 from kvpolicy.service.edge import Refusal
@@ -46,8 +47,13 @@ class Workflows:
                 self._state.runs.name(block.name, Graph.build(block, block.name))
 
     def get(self, tenant: str, name: str) -> Mapping[str, Any] | None:
-        """The document of a name."""
-        return self._documents.get((tenant, name))
+        """The document of a name: as it was put, or what a policy in force declares, in the form in which it may be
+        put."""
+        put = self._documents.get((tenant, name))
+        if put is not None:
+            return put
+        followed = self._state.runs.named.find(tenant, name)
+        return None if followed is None else document_of(followed.graph)
 
     def names(self, tenant: str) -> tuple[str, ...]:
         """Those that requests may name."""
@@ -150,7 +156,7 @@ def make_workflows(workflows: Workflows, entrance: Entrance) -> APIRouter:
             notices = [d.as_json() for d in found if d.severity != ERROR]
             return answer({"name": name, "nodes": list(graph.names), "notices": notices}, 201 if new else 200)
 
-    @routes.get("/v1/workflows/{name}", summary="A workflow's graph as it was put")
+    @routes.get("/v1/workflows/{name}", summary="A workflow's graph as it was put, or as the policy has it")
     async def get_workflow(request: Request, name: str) -> Response:
         with entrance.of(request) as tenant:
             found = workflows.get(tenant.name, name)
