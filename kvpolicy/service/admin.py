@@ -46,9 +46,20 @@ def allow(settings: Admin, request: Request) -> None:
         if any(name in request.headers for name in _OF_OTHERS):
             raise Refusal(403, "permission_error", "admin routes answer nobody behind a proxy, unless admin.key is set")
         return
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not compare_digest(hash_key(secret.strip()), settings.key):
+    if not _shows(request, settings.key):
         raise Refusal(401, "authentication_error", "the operator's key is needed", {"www-authenticate": "Bearer"})
+
+
+def allow_metrics(settings: Admin, request: Request) -> None:
+    """Raises Refusal where it is neither the operator who asks nor whoever may read metrics alone."""
+    if settings.metrics_key is None or not _shows(request, settings.metrics_key):
+        allow(settings, request)
+
+
+def _shows(request: Request, hashed: str) -> bool:
+    """Whether a request has the key of this hash."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and compare_digest(hash_key(secret.strip()), hashed)
 
 
 def make_admin(

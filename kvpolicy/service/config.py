@@ -176,10 +176,17 @@ class Store(_Section):
 class Admin(_Section):
     """key: SHA-256 of the operator's key in hex. Without one the admin routes answer loopback only, and there no
     request that a proxy passed on. `/metrics` is one of them where tenants are configured, for it names them;
-    metrics_open: anybody may read it."""
+    metrics_key: SHA-256 of a key that opens it alone; metrics_open: anybody may read it."""
 
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    metrics_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     metrics_open: bool = False
+
+    @model_validator(mode="after")
+    def _apart(self) -> Admin:
+        if self.metrics_key is not None and self.metrics_key == self.key:
+            raise ValueError("metrics_key must be another than key: who reads metrics is not the operator")
+        return self
 
 
 class Log(_Section):

@@ -1,7 +1,7 @@
 """What watches the gateway: the decision log, traces, and metrics with their route.
 
 Made by `assembly`. The first two are stages behind those that decide, so that they see what came of it; metrics are
-read from the parts' own counters when somebody asks, and somebody is the operator: they name tenants.
+read from the parts' own counters when somebody asks who may: they name tenants.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-from kvpolicy.service.admin import allow
+from kvpolicy.service.admin import allow_metrics
 from kvpolicy.service.app import Gateway
 from kvpolicy.service.config import Config
 from kvpolicy.service.families import Parts
@@ -44,7 +44,7 @@ def measured(app: FastAPI, gateway: Gateway, parts: Mapping[str, Any]) -> Metric
     async def exposition(request: Request) -> Response:
         """For Prometheus."""
         if not (gateway.config.open or admin.metrics_open):
-            allow(admin, request)
+            allow_metrics(admin, request)
         return Response(metrics.exposition(), media_type=CONTENT_TYPE)
 
     return metrics

@@ -42,7 +42,7 @@ def run(*words: str) -> str:
 )
 def test_promtool_takes_the_rules_and_their_tests(tmp_path: Path, words: tuple[str, ...]) -> None:
     shutil.copytree(PROMETHEUS, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "kvpolicy-key").write_text("the operator's key")
+    (tmp_path / "kvpolicy-metrics-key").write_text("the key for metrics")
     assert "SUCCESS" in run("promtool", *words[:2], str(tmp_path / words[2]))
 
 
@@ -135,7 +135,9 @@ def test_metrics_are_open_to_nobody_who_is_only_a_client() -> None:
     assert not alone.admin.metrics_open
     assert not cluster.admin.metrics_open or all(rule.get("from") for rule in rules)
     (scraper,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
-    assert scraper["authorization"]["credentials_file"] == "kvpolicy-key"
+    assert scraper["authorization"]["credentials_file"] == "kvpolicy-metrics-key"
+    assert alone.admin.metrics_key is not None
+    assert cluster.admin.metrics_key is not None
 
 
 def test_times_to_stop_fit_together() -> None:
@@ -181,13 +183,13 @@ def test_the_container_runs_the_gateway_as_nobody_with_extras_that_exist() -> No
 def test_prometheus_scrapes_the_gateway(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    key, keys = "the operator's key", sha256(b"a client's key").hexdigest()
-    (tmp_path / "kvpolicy-key").write_text(f"{key}\n")
+    key, keys = "the scraper's key", sha256(b"a client's key").hexdigest()
+    (tmp_path / "kvpolicy-metrics-key").write_text(f"{key}\n")
     settings = tmp_path / "kvp.toml"
     with running("engine") as engine:
         settings.write_text(
             f'[[upstream]]\nurl = "{engine}"\n[[tenant]]\nname = "a"\nkeys = ["{keys}"]\n'
-            f'[admin]\nkey = "{sha256(key.encode()).hexdigest()}"\n'
+            f'[admin]\nkey = "{"0" * 64}"\nmetrics_key = "{sha256(key.encode()).hexdigest()}"\n'
         )
         with running("serve", "--config", str(settings)) as at:
             scraped(at, tmp_path, port)
