@@ -15,7 +15,7 @@ from kvpolicy.simulated.chat import END, answer_tokens, text_of
 from kvpolicy.simulated.text import pieces, token_id
 
 _WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "elit", "sed", "do", "magna", "ut", "enim", "minim", "quis", "nisi")
-DEFAULT_TOKENS = 16
+DEFAULT_TOKENS = 16  # of filler, its end included
 PIECES_OF_ARGUMENTS = 4  # a tool call's arguments are streamed in so many parts at most
 
 
@@ -31,17 +31,24 @@ class Answer:
     finish: str
 
 
-def answer_of(reply: object, prompt: Sequence[int], most: int | None, longest: int) -> Answer:
+def answer_of(
+    reply: object, prompt: Sequence[int], most: int | None, longest: int, least: object = None, endless: object = None
+) -> Answer:
     """The answer to a prompt. reply: the body's `sim_reply`, text or an assistant message. most: its `max_tokens`;
-    it cuts text, not a message with reasoning or tool calls. longest: prompt and answer together, in tokens.
+    it cuts text, not a message with reasoning or tool calls. longest: prompt and answer together, in tokens. least,
+    endless: its `min_tokens` and `ignore_eos`, which keep filler from ending by itself.
 
-    Raises InputFault where the reply or the number cannot be read."""
+    Raises InputFault where the reply or a number cannot be read."""
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
         raise InputFault(f"max_tokens must be a number of at least 1, not {most!r}")
+    if least is not None and (not isinstance(least, int) or isinstance(least, bool) or least < 0):
+        raise InputFault(f"min_tokens must be a number of at least 0, not {least!r}")
+    if least is not None and most is not None and least > most:
+        raise InputFault(f"min_tokens must be at most max_tokens, {most}, and is {least}")
+    if endless is not None and not isinstance(endless, bool):
+        raise InputFault(f"ignore_eos must be true or false, not {endless!r}")
     if reply is None:
-        if most is not None and len(prompt) + most > longest:  # before so many words are made
-            raise InputFault(f"prompt and answer are {len(prompt) + most} tokens, the longest possible is {longest}")
-        return _text(_filler(prompt, DEFAULT_TOKENS if most is None else most), "length")
+        return _said(prompt, most, longest, least or 0, bool(endless))
     message = {"content": reply} if isinstance(reply, str) else reply
     if not isinstance(message, Mapping):
         raise InputFault("sim_reply must be text or an assistant message")
@@ -66,6 +73,17 @@ def answer_of(reply: object, prompt: Sequence[int], most: int | None, longest: i
     if named:
         told["tool_calls"] = named
     return Answer(told, deltas, ids, "tool_calls" if named else "stop")
+
+
+def _said(prompt: Sequence[int], most: int | None, longest: int, least: int, endless: bool) -> Answer:
+    """Filler: it ends by itself, unless it may not, or has no tokens left to do so."""
+    words = max(DEFAULT_TOKENS - 1, least)
+    ends = not endless and (most is None or words < most)
+    count = words if ends else max(DEFAULT_TOKENS, least) if most is None else most
+    asked = count + ends if most is None else most
+    if len(prompt) + asked > longest:  # before so many words are made
+        raise InputFault(f"prompt and answer are {len(prompt) + asked} tokens, the longest possible is {longest}")
+    return _text(_filler(prompt, count), "stop" if ends else "length")
 
 
 def _text(spoken: Sequence[str], finish: str) -> Answer:

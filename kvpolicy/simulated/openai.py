@@ -49,7 +49,9 @@ def call_of(body: Mapping[str, Any], prompt: list[int], name: str, most: int | N
     if salt is not None and (not isinstance(salt, str) or not 0 < len(salt) <= 128 or set(salt) & set("@/\\\0")):
         raise InputFault("cache_salt must be text of 1 to 128 characters without @ / \\ and NUL")
     extra = {"model": str(body.get("model")), "salt": salt}
-    return Call(name, prompt, answer_of(body.get("sim_reply"), prompt, most, longest), extra, of_body(body))
+    least, endless = body.get("min_tokens"), body.get("ignore_eos")
+    answer = answer_of(body.get("sim_reply"), prompt, most, longest, least, endless)
+    return Call(name, prompt, answer, extra, of_body(body))
 
 
 def usage(call: Call) -> dict[str, Any]:

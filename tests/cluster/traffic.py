@@ -107,7 +107,7 @@ async def _one(
     session: aiohttp.ClientSession, url: str, system: str, ask: Ask, most: int, began: float = 0.0
 ) -> Got | None:
     messages = [{"role": "system", "content": system}, {"role": "user", "content": ask.question}]
-    body: dict[str, Any] = {"model": "sim", "messages": messages, "max_tokens": most}
+    body: dict[str, Any] = {"model": "sim", "messages": messages, "max_tokens": most, "ignore_eos": True}
     sent = time.monotonic()
     try:
         async with session.post(f"{url}/v1/chat/completions", json=body, headers={"x-session-id": ask.user}) as answer:

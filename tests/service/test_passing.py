@@ -13,7 +13,12 @@ import pytest
 
 from tests.simulated.running import running
 
-CHAT = {"model": "sim", "messages": [{"role": "user", "content": "tell me more about it"}], "max_tokens": 30}
+CHAT = {
+    "model": "sim",
+    "messages": [{"role": "user", "content": "tell me more about it"}],
+    "max_tokens": 30,
+    "ignore_eos": True,
+}
 
 
 @pytest.fixture(scope="module")

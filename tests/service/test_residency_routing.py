@@ -60,6 +60,7 @@ def test_a_conversation_goes_back_to_the_engine_that_has_it(tmp_path: Path, even
                 "model": "sim",
                 "messages": [{"role": "user", "content": "busy"}],
                 "max_tokens": 500,
+                "ignore_eos": True,
                 "stream": True,
             }
             with httpx.stream("POST", f"{at}/v1/chat/completions", json=body, timeout=60) as answer:

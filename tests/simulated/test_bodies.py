@@ -16,7 +16,8 @@ from kvpolicy.simulated.responses import response_call
 
 KEYS = (
     "messages", "tools", "prompt", "input", "system", "instructions", "max_tokens", "max_completion_tokens",
-    "max_output_tokens", "sim_reply", "cache_salt", "model", "kv_transfer_params", "vllm_xargs", "kvpolicy", "content",
+    "max_output_tokens", "min_tokens", "ignore_eos", "sim_reply", "cache_salt", "model", "kv_transfer_params",
+    "vllm_xargs", "kvpolicy", "content",
     "tool_calls", "reasoning_content", "function", "arguments", "name", "type", "text", "tool_use", "input_schema",
 )  # fmt: skip
 READERS = (chat_call, text_call, response_call, message_call)

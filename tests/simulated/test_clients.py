@@ -38,7 +38,7 @@ def conversation(first: str) -> list[dict]:
 
 def test_an_answer_sent_back_is_found_to_its_last_full_block(chat) -> None:
     messages = conversation("one")
-    answer = chat.create(model="sim", messages=messages, max_tokens=40)
+    answer = chat.create(model="sim", messages=messages, max_tokens=40, extra_body={"ignore_eos": True})
     assert answer.system_fingerprint == "kvp-simulated"
     messages += [answer.choices[0].message.model_dump(exclude_none=True), {"role": "user", "content": "more"}]
     again = chat.create(model="sim", messages=messages, max_tokens=1)
@@ -108,6 +108,41 @@ def test_anthropic_messages_stream_and_whole(url: str) -> None:
     assert following.usage.cache_read_input_tokens == made // 16 * 16
 
 
+@pytest.mark.parametrize(
+    ("body", "made", "finish"),
+    [
+        ({}, 16, "stop"),
+        ({"max_tokens": 3000}, 16, "stop"),
+        ({"max_tokens": 16}, 16, "stop"),
+        ({"max_tokens": 15}, 15, "length"),
+        ({"max_tokens": 1}, 1, "length"),
+        ({"max_tokens": 200, "ignore_eos": True}, 200, "length"),
+        ({"max_tokens": 5, "ignore_eos": True}, 5, "length"),
+        ({"ignore_eos": True}, 16, "length"),
+        ({"max_tokens": 200, "ignore_eos": False}, 16, "stop"),
+        ({"max_tokens": 200, "min_tokens": 60}, 61, "stop"),
+        ({"max_tokens": 60, "min_tokens": 60}, 60, "length"),
+        ({"min_tokens": 3}, 16, "stop"),
+        ({"min_tokens": 40, "ignore_eos": True}, 40, "length"),
+    ],
+)
+def test_filler_ends_by_itself_unless_it_may_not(url: str, body: dict, made: int, finish: str) -> None:
+    messages = [{"role": "user", "content": "say something"}]
+    limits = {name: value for name, value in body.items() if name != "max_tokens"}
+    most = {"max_tokens": body["max_tokens"]} if "max_tokens" in body else {}
+    chat = httpx.post(f"{url}/v1/chat/completions", json={"messages": messages, **body}).json()
+    assert (chat["usage"]["completion_tokens"], chat["choices"][0]["finish_reason"]) == (made, finish)
+    text = httpx.post(f"{url}/v1/completions", json={"prompt": "say something", **body}).json()
+    assert (text["usage"]["completion_tokens"], text["choices"][0]["finish_reason"]) == (made, finish)
+    message = httpx.post(f"{url}/v1/messages", json={"messages": messages, **body}).json()
+    ended = "end_turn" if finish == "stop" else "max_tokens"
+    assert (message["usage"]["output_tokens"], message["stop_reason"]) == (made, ended)
+    most = {"max_output_tokens": most["max_tokens"]} if most else {}
+    answer = httpx.post(f"{url}/v1/responses", json={"input": "say something", **limits, **most}).json()
+    assert answer["usage"]["output_tokens"] == made
+    assert answer["status"] == ("completed" if finish == "stop" else "incomplete")
+
+
 def test_what_is_pressed_out_is_not_found_again() -> None:
     with running("engine", "--blocks", "40", "--decode-s", "0") as url:
         chat = openai.OpenAI(base_url=f"{url}/v1", api_key="none").chat.completions
@@ -124,6 +159,7 @@ def test_what_is_pressed_out_is_not_found_again() -> None:
 def test_a_client_that_leaves_lets_go_of_its_blocks() -> None:
     with running("engine", "--blocks", "100", "--decode-s", "0.05") as url:
         body = {"model": "sim", "messages": [{"role": "user", "content": "seven"}], "max_tokens": 500, "stream": True}
+        body["ignore_eos"] = True
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as answer:
             lines = answer.iter_lines()  # kept: an iterator that goes away ends the stream
             next(lines)
@@ -147,6 +183,10 @@ def test_a_client_that_leaves_lets_go_of_its_blocks() -> None:
         ("responses", {"input": "x", "max_output_tokens": 10**12}, "the longest possible is"),
         ("messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 10**12}, "the longest possible is"),
         ("chat/completions", {"messages": [{"role": "assistant", "tool_calls": 5}]}, "messages[0].tool_calls must be"),
+        ("completions", {"prompt": "x", "min_tokens": 10**12}, "the longest possible is"),
+        ("completions", {"prompt": "x", "min_tokens": -1}, "min_tokens must be a number of at least 0"),
+        ("completions", {"prompt": "x", "min_tokens": 9, "max_tokens": 8}, "min_tokens must be at most max_tokens, 8"),
+        ("messages", {"messages": [{"role": "user", "content": "x"}], "ignore_eos": 1}, "ignore_eos must be true or"),
         ("completions", {"prompt": {"a": 1}}, "prompt must be"),
         ("responses", {"input": 7}, "input must be"),
         ("messages", {"messages": "hello"}, "messages must be a list"),

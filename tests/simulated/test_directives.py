@@ -33,7 +33,7 @@ class Engine:
 
     def complete(self, prompt: list[int], most: int = 1, **more: Any) -> int:
         """Cached tokens of a completion."""
-        body = {"model": "sim", "prompt": prompt, "max_tokens": most, **more}
+        body = {"model": "sim", "prompt": prompt, "max_tokens": most, "ignore_eos": True, **more}
         answer = self.client.post("/v1/completions", json=body)
         assert answer.status_code == 200, answer.text
         return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
@@ -243,7 +243,7 @@ def test_a_plan_that_comes_before_its_request(engine: Engine) -> None:
 def test_a_plan_that_comes_while_its_request_runs(engine: Engine) -> None:
     prompt = ids(15, HEAD + 1)
     told = {"owner": "run", "request": "now", "spans": []}
-    body = {"model": "sim", "prompt": prompt, "max_tokens": 400, "stream": True, **transfer(told)}
+    body = {"model": "sim", "prompt": prompt, "max_tokens": 400, "ignore_eos": True, "stream": True, **transfer(told)}
     with httpx.stream("POST", f"{engine.url}/v1/completions", json=body, timeout=30) as answer:
         lines = answer.iter_lines()
         next(lines)
@@ -259,7 +259,13 @@ def test_a_plan_that_comes_while_its_request_waits_for_room(tmp_path: Path) -> N
     options = ("--blocks", str(BLOCKS), "--decode-s", "0.05", "--prefill-s", "0", "--channel", f"unix:{tmp_path}/c")
     with started("engine", *options) as told:
         engine, answers = Engine(told), []
-        big = {"model": "sim", "prompt": ids(16, SIZE), "max_tokens": (BLOCKS - 4) * SIZE, "stream": True}
+        big = {
+            "model": "sim",
+            "prompt": ids(16, SIZE),
+            "max_tokens": (BLOCKS - 4) * SIZE,
+            "ignore_eos": True,
+            "stream": True,
+        }
         prompt, silent = ids(17, HEAD + 1), transfer({"owner": "w", "request": "waits", "spans": []})
         waiting = threading.Thread(target=lambda: answers.append(engine.complete(prompt, 1, **silent)))
         with httpx.stream("POST", f"{engine.url}/v1/completions", json=big, timeout=60) as running:
@@ -307,7 +313,7 @@ def test_a_ping_says_that_it_is_simulated(engine: Engine) -> None:
 
 
 def test_a_client_that_leaves_takes_its_claim_along(engine: Engine) -> None:
-    body = {"model": "sim", "prompt": ids(19, HEAD + 1), "max_tokens": 400, "stream": True}
+    body = {"model": "sim", "prompt": ids(19, HEAD + 1), "max_tokens": 400, "ignore_eos": True, "stream": True}
     told = transfer(payload("gone", priority=90))
     with httpx.stream("POST", f"{engine.url}/v1/completions", json={**body, **told}, timeout=30) as answer:
         lines = answer.iter_lines()

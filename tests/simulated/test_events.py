@@ -67,7 +67,7 @@ def engine() -> Iterator[dict[str, Any]]:
 
 
 def complete(engine: dict[str, Any], prompt: list[int], most: int = 1, **more: Any) -> int:
-    body = {"model": "sim", "prompt": prompt, "max_tokens": most, **more}
+    body = {"model": "sim", "prompt": prompt, "max_tokens": most, "ignore_eos": True, **more}
     answer = httpx.post(f"{engine['url']}/v1/completions", json=body, timeout=30)
     return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 

@@ -46,7 +46,7 @@ def url() -> Iterator[str]:
 
 
 def ask(url: str, prompt: list[int], most: int) -> tuple[int, list[int]]:
-    body: dict[str, Any] = {"model": "sim", "prompt": prompt, "max_tokens": most}
+    body: dict[str, Any] = {"model": "sim", "prompt": prompt, "max_tokens": most, "ignore_eos": True}
     row = httpx.post(f"{url}/v1/completions", json=body, timeout=30).json()
     text = row["choices"][0]["text"]
     made = httpx.post(f"{url}/tokenize", json={"prompt": text}, timeout=30).json()["tokens"]
