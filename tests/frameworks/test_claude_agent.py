@@ -440,3 +440,17 @@ def test_the_service_s_key_is_the_calls_key_where_there_is_no_other(
     assert "ANTHROPIC_API_KEY" not in watch(own, service).options.env
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of the environment")
     assert "ANTHROPIC_API_KEY" not in watch(bare, service).options.env
+
+
+def test_the_page_s_example_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Claude Code's own bodies, which ask for 32,000 tokens, and the engine's own answer; nothing stands between."""
+    at_home(tmp_path, monkeypatch)
+    patient(monkeypatch)
+    with running("engine", "--blocks", "4096") as engine, running("serve", "--upstream", engine) as service:
+        answer = example("claude-agent", service)["answer"]
+        assert isinstance(answer, str) and len(answer.split()) == 15, answer
+        (row,) = owners(service, session="s1")
+        assert row["phase"] == "ended"
+    assert "aclose" not in caplog.text + capfd.readouterr().err
