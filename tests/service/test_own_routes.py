@@ -12,6 +12,7 @@ import httpx
 import orjson
 import pytest
 
+import kvpolicy
 from kvpolicy.service.app import Gateway
 from tests.service.test_edge_failing_open import assembled, engine_like
 from tests.service.test_edge_passing import raw, until
@@ -95,6 +96,16 @@ def test_what_a_client_tells_takes_nothing_from_its_model_requests() -> None:
         chat = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
         told = [httpx.post(f"{at}/v1/chat/completions", headers=KEY, json=chat).status_code for _ in range(3)]
         assert told == [200, 200, 429]
+
+
+def test_events_that_come_too_often_arrive_when_the_gateway_said() -> None:
+    with running({"requests_per_minute": 60}) as (at, made):
+        assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 200
+        made.proxy.own_admission._accounts["t"].left = 0
+        service = kvpolicy.Service(at, key="key")
+        service.event("resume", session="s")
+        assert service.flush(20)
+        assert service.counts == {"sent": 1}
 
 
 def test_a_stream_of_plans_counts_for_as_long_as_it_runs() -> None:
