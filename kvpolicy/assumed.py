@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from math import isfinite
 
 from kvpolicy import words
-from kvpolicy.faults import InputFault, PolicyFault
+from kvpolicy.faults import ERROR, InputFault, PolicyFault
 from kvpolicy.language import syntax
+from kvpolicy.language.check import examine
+from kvpolicy.language.load import load_text
 from kvpolicy.language.parse import parse
 from kvpolicy.policy.matching import Matcher, matcher
 from kvpolicy.policy.model import EventPattern, IntervalPattern, Opening, State, Subject
@@ -107,6 +109,7 @@ def assume(call: str, value: str | int | float | None, span: str | int | None = 
     if not isinstance(term, Read):
         raise InputFault(f"'{call}' is worked out, not measured; assume its parts")
     argument = term.argument if term.within is None else _constant(term.within, call)
+    _check_types(call, _written(value), isinstance(value, str))
     return Assumption(term.function, argument, number, spans, span if isinstance(span, int) else None)
 
 
@@ -130,6 +133,17 @@ def _parsed(call: str, value: str, span: str | None) -> syntax.Assume:
             if condition.attribute not in words.ATTRIBUTES:
                 raise InputFault(f"'{condition.attribute}' is no attribute; there are {', '.join(words.ATTRIBUTES)}")
     return step
+
+
+def _check_types(call: str, value: str, quoted: bool) -> None:
+    """What the checks of a test say of `assume CALL = VALUE`: a value has the unit of what the function gives, so a
+    bare number is no duration. quoted: whether the value came as a text, which is how units are written in JSON."""
+    found = examine(load_text(f'test "state" {{\nassume {call} = {value}\n}}', "state"))
+    wrong = next((fault for fault in found if fault.severity == ERROR), None)
+    if wrong is not None:
+        mend = f"; {wrong.fix}" if wrong.fix else ""
+        strings = "" if quoted else ", as a text in quotes: a bare number in JSON is a count or a share"
+        raise InputFault(f"'{call}': {wrong.message}{mend}{strings if wrong.fix else ''}")
 
 
 def _written(value: str | int | float | None) -> str:

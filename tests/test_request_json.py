@@ -189,6 +189,18 @@ def test_a_horizon_is_an_argument_in_seconds() -> None:
         ({"call": "idle()", "value": "5s", "span": "trun"}, "S.json: functions[0]: 'trun' is no span kind"),
         ({"call": "idle()", "value": "5s", "span": "turn[color = red]"}, "'color' is no attribute"),
         ({"call": "max(1s, 2s)", "value": "5s"}, "worked out, not measured"),
+        (
+            {"call": "p90(tool.duration)", "value": 800},
+            "is a duration, and 800 has no unit; write 800s, 800min or 800h, as",
+        ),
+        (
+            {"call": "p90(tool.duration)", "value": "800"},
+            "is a duration, and 800 has no unit; write 800s, 800min or 800h",
+        ),
+        ({"call": "p90(tool.duration)", "value": "80%"}, "is a duration, and '80%' is a percentage; write one such as"),
+        ({"call": "p95(tool)", "value": "3s"}, "'tool' is not what it measures; did you mean `tool.duration`?"),
+        ({"call": "bytes()", "value": 3}, "'bytes()' is a size in bytes, and 3 has no unit"),
+        ({"call": "steps_to_next_use()", "value": 2.5}, "'steps_to_next_use()' is a count, and '2.5' is a number"),
         ({"call": "idle()"}, "S.json: functions[0].value is missing"),
         ({"call": "idle()", "value": 1, "spam": 2}, "S.json: functions[0].spam: there is no such key"),
     ],

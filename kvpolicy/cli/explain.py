@@ -61,6 +61,12 @@ def run(args: argparse.Namespace) -> int:
     happened = [_step(option, text, option[2:]) for option, text in args.happened or ()]
     assumed = [_step("--assume", text, "assume") for text in args.assume]
     policy = open_policy(args.files)
+    for option, text, word in (
+        ("--span", args.span, "given"),
+        *((option, text, option[2:]) for option, text in args.happened or ()),
+        *(("--assume", text, "assume") for text in args.assume),
+    ):
+        _check_types(option, text, word)
     state = Snapshot(policy.lets, lenient=True)
     try:
         subject = state.span(given.span)
@@ -109,6 +115,19 @@ def _step(option: str, text: str, word: str) -> Any:
         raise InputFault(f"{option} '{text}': write one {'span' if word == 'given' else 'value'} here")
     _know(option, text, steps[0])
     return steps[0]
+
+
+def _check_types(option: str, text: str, word: str) -> None:
+    """What the checks of a `test` block say of the step: units, series, statuses. Names of a `let` are the policy's, and
+    it says whether it has them; that a span has one value of each attribute is said where it is made."""
+    from kvpolicy.faults import ERROR
+    from kvpolicy.language.check import examine
+    from kvpolicy.language.load import load_text
+
+    for fault in examine(load_text(f'test "{option[2:]}" {{\n{word} {text}\n}}', option)):
+        elsewhere = fault.message.endswith("is not defined") or fault.message.startswith("a test states that")
+        if fault.severity == ERROR and not elsewhere:
+            raise InputFault(f"{option} '{text}': {fault.message}" + (f"; {fault.fix}" if fault.fix else ""))
 
 
 def _know(option: str, text: str, step: Any) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kvpolicy.assumed import Assumed, Assumption
+from kvpolicy.blocks import lay_out
+from kvpolicy.faults import InputFault
 from kvpolicy.language.nesting import outermost
 from kvpolicy.language.syntax import Workflow
 from kvpolicy.policy.model import IntervalPattern, State
@@ -48,6 +50,7 @@ def run_state(
     after `now` have not happened. workflow: a graph as JSON, else the policy's. Raises InputFault naming the event.
     """
     told = events_from_rows(events)
+    _check_spans(request, functions)
     if now is None:
         now = told[-1].at if told else 0.0
     state = RunState(policy.intervals, _graph(policy.workflows, request, workflow))
@@ -59,6 +62,16 @@ def run_state(
             state.answer(request, event.at)
     state.advance(now)
     return (Assumed(state, functions) if functions else state), now
+
+
+def _check_spans(request: Request, functions: Sequence[Assumption]) -> None:
+    """A function that is assumed of a span is of one that the request has. Raises InputFault."""
+    stated = [(number, each.index) for number, each in enumerate(functions) if each.index is not None]
+    count = len(lay_out(request).spans) if stated else 0
+    for number, index in stated:
+        if not 0 <= index < count:
+            have = f"0 to {count - 1}" if count > 1 else "0 alone" if count else "none"
+            raise InputFault(f"functions[{number}].span: {index} is no span of the request; it has {have}")
 
 
 def _graph(workflows: Sequence[Workflow], request: Request, stated: Mapping[str, object] | None) -> Graph | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kvpolicy.assumed import Assumed, assume
+from kvpolicy.blocks import lay_out
 from kvpolicy.faults import InputFault
 from kvpolicy.plan.state import run_state
 from kvpolicy.policy.model import NEVER, EventPattern, IntervalPattern, Subject
@@ -68,6 +69,14 @@ def test_a_workflow_gives_distances() -> None:
     owner = asked.owner
     steps = [state.read("steps_to_next_use", None, Subject("turn", {"agent": n}, owner)) for n in "abc"]
     assert steps == [0, 1, 2]
+
+
+def test_a_function_is_assumed_of_a_span_that_the_request_has() -> None:
+    count = len(lay_out(ASKED).spans)
+    run_state(POLICY, ASKED, functions=[assume("idle()", "1s", count - 1)])
+    for wrong in (count, -1):
+        with pytest.raises(InputFault, match=rf"functions\[1\].span: {wrong} is no span of the request; it has 0"):
+            run_state(POLICY, ASKED, functions=[assume("age()", "1s"), assume("idle()", "1s", wrong)])
 
 
 def test_functions_override_the_state() -> None:

@@ -220,3 +220,29 @@ def test_what_is_over_or_lingers_or_has_no_effect_is_said(happened, said, tmp_pa
         assert not [s for s in told if "closed by" not in s]
     else:
         assert any(said in s for s in told), sentences
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ("--assume", "p90(tool.duration)=80%"),
+            "'p90(tool.duration)' is a duration, and '80%' is a percentage; write",
+        ),
+        (("--assume", "p95(tool)=3s"), "'tool' is not what it measures; did you mean `tool.duration`?"),
+        (("--assume", "next_use()=3"), "'next_use()' is a duration, and 3 has no unit; write 3s, 3min or 3h"),
+        (("--then", "3"), "the time that passes is a duration, and 3 has no unit; write 3s, 3min or 3h"),
+        (("--at", "tool_call[tool=3s]"), "'tool' is a name, and 3s is a number"),
+        (("--span", "turn[tokens=3s]"), "'tokens' is compared with a token count"),
+    ],
+)
+def test_options_are_checked_as_a_test_is(explain, options, told):
+    span = () if options[0] == "--span" else ("--span", "turn")
+    error = explain(*span, *options, status=2)
+    assert f"{options[0]} '{options[1]}': {told}" in error
+
+
+def test_a_let_of_the_policy_may_stand_in_an_option(explain):
+    found = explain("--span", SPAN, "--at", "tool_call[tool=grep]", "--assume", "p95(tool.duration)=patience")
+    assert found["conditions"][0]["values"] == ["p95(tool.duration) is 20s, <= 20s"]
+    assert "ptience" in explain("--span", SPAN, "--assume", "p95(tool.duration)=ptience", status=2)
