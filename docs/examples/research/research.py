@@ -75,9 +75,13 @@ def pipeline(service: kvpolicy.Service, rounds: int) -> Any:
     """The graph, watched. A run's searchers work at once; the judge sends it round again until `rounds` were done."""
     llm = kvpolicy.annotate(
         ChatOpenAI(
-            model="sim", base_url=service.openai_url, api_key="none", max_tokens=24, max_retries=0,
+            model="sim",
+            base_url=service.openai_url,
+            api_key="none",
+            max_tokens=24,
+            max_retries=0,
             extra_body={"ignore_eos": True},  # the engine's filler is as long as a note would be
-        )  # fmt: skip
+        )
     )
 
     def ask(role: str, name: str, words: str) -> dict[str, Any]:
