@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ HELP = (
 
 _AT = "an event, such as 'tool_call[tool=grep]'; may be repeated: --at and --then are taken in the order given"
 _THEN = "time that passes before the next event, or before the look, such as 40s; may be repeated"
+
+
+_CLOSES = {"[": "]", "(": ")", "{": "}"}
 
 
 class _InOrder(argparse.Action):
@@ -105,6 +109,9 @@ def _step(option: str, text: str, word: str) -> Any:
     """The one step of a `test` block that an option's text says."""
     from kvpolicy.language.parse import parse
 
+    opened = _unclosed(text)
+    if opened is not None:
+        raise InputFault(f"{option} '{text}': this '{opened}' is never closed; write `{_CLOSES[opened]}` where it ends")
     result = parse(f'test "{option[2:]}" {{\n{word} {text}\n}}', option)
     if result.diagnostics or result.file is None:
         reason = result.diagnostics[0].message if result.diagnostics else "it cannot be read"
@@ -117,9 +124,20 @@ def _step(option: str, text: str, word: str) -> Any:
     return steps[0]
 
 
+def _unclosed(text: str) -> str | None:
+    """The sign of the last bracket that is open at the end of an option's text; None where all are closed."""
+    waiting: list[str] = []
+    for piece in re.findall(r'"(?:[^"\\\n]|\\.)*"|[][(){}]', text):
+        if piece in _CLOSES:
+            waiting.append(piece)
+        elif waiting and piece == _CLOSES[waiting[-1]]:
+            waiting.pop()
+    return waiting[-1] if waiting else None
+
+
 def _check_types(option: str, text: str, word: str) -> None:
-    """What the checks of a `test` block say of the step: units, series, statuses. Names of a `let` are the policy's, and
-    it says whether it has them; that a span has one value of each attribute is said where it is made."""
+    """What the checks of a `test` block say of the step: units, series, statuses. Names of a `let` are the policy's,
+    which says whether it has them; that a span has one value of each attribute is said where it is made."""
     from kvpolicy.faults import ERROR
     from kvpolicy.language.check import examine
     from kvpolicy.language.load import load_text

@@ -54,6 +54,11 @@ def check_event(event: syntax.Event, group: str, typer: Typer) -> None:
     if event.name not in words.EVENTS:
         meant = words.EVENT_ALIASES.get(event.name)
         known = words.EVENTS if meant is None else {meant: ""}
+        leads = [of for of, phase in words.PHASE_AFTER.items() if phase == event.name]
+        if leads:
+            message = f"'{event.name}' is a phase, not an event; what leads to it: {', '.join(leads)}"
+            typer.faults.append(codes.UNKNOWN_NAME.at(event.place, message, fix=f"write `{leads[0]}`"))
+            return
         typer.faults.append(unknown("event", event.name, event.place, known, meant and f"write `{meant}`"))
     _check_all(event.conditions, words.EVENT_ATTRIBUTES, "attribute of events", group, typer)
 

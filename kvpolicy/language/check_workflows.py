@@ -61,26 +61,27 @@ def _undeclared(workflow: syntax.Workflow, nodes: Mapping[str, Place], lost: Con
     """Names that no node has, one message each. A large text may be full of them, and to find the nearest node takes
     as long as there are nodes: where there are many only the first are compared, and of very many only the first are
     told one by one."""
-    strange: dict[str, Place] = {}
-    for name, place in _named(workflow):
+    strange: dict[str, tuple[Place, str]] = {}
+    for name, place, other in _named(workflow):
         if name not in nodes and name not in lost:
-            strange.setdefault(name, place)
-    for number, (name, place) in enumerate(strange.items()):
+            strange.setdefault(name, (place, other))
+    for number, (name, (place, other)) in enumerate(strange.items()):
         if number == MOST_TOLD:
             message = f"nodes of '{workflow.name}' that are not declared: {len(strange) - number:,} more"
             yield codes.UNKNOWN_NAME.at(place, message, fix="declare them: `agent NAME, NAME`")
             return
-        known = nodes if number * len(nodes) < MOST_COMPARED else ()
+        known = nodes.keys() - {other} if number * len(nodes) < MOST_COMPARED else ()  # none leads to itself by a slip
         yield unknown("node", name, place, known, f"declare it: `agent {name}`")
 
 
-def _named(workflow: syntax.Workflow) -> Iterable[tuple[str, Place]]:
+def _named(workflow: syntax.Workflow) -> Iterable[tuple[str, Place, str]]:
+    """The nodes that are spoken of, where, and the other one there."""
     for edge in workflow.edges:
-        yield edge.source, edge.place
-        yield edge.target, edge.place
+        yield edge.source, edge.place, edge.target
+        yield edge.target, edge.place, edge.source
     for node in workflow.nodes:
         if node.parent is not None:
-            yield node.parent, node.parent_place or node.place
+            yield node.parent, node.parent_place or node.place, node.name
 
 
 def _calls(workflow: syntax.Workflow) -> Iterator[Diagnostic]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from kvpolicy import words
 from kvpolicy.faults import Diagnostic
 from kvpolicy.language import codes
-from kvpolicy.language.met import Fault, Piece, is_nested
+from kvpolicy.language.met import Fault, Piece, is_nested, pieces
 
 _SHARE = re.compile(r"(?:\[|\(|:|=|-|if|when|with|by|at)?\s*(?:[A-Za-z]\w*\s*[=:]\s*)?(\d+(?:\.\d+)?[ \t]*%?)")
 _PER_CENT = re.compile(r"per_?cent|pct|pc", re.IGNORECASE)
@@ -25,7 +26,7 @@ def flow_slip(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     """The message for a slip; None outside a workflow block, and for what is none of them."""
     if fault.block != "workflow" or not before:
         return None
-    for tell in (_inner_block, _order, _bound, _called, _share):
+    for tell in (_inner_block, _comma, _order, _bound, _called, _share):
         told = tell(fault, before)
         if told is not None:
             return told
@@ -54,6 +55,26 @@ def _inner_block(fault: Fault, before: list[Piece]) -> Diagnostic | None:
 def _set_in(text: str, position: int) -> int:
     line = text[text.rfind("\n", 0, position) + 1 : position]
     return len(line) - len(line.lstrip())
+
+
+def _comma(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    """`agent a b`: of the second name the parser thinks that a way begins there."""
+    name = before[0]
+    if fault.accepted & {"ARROW"} == set() or len(before) < 2 or not _NAME.fullmatch(name.text):
+        return None
+    begin = fault.text.rfind("\n", 0, name.start) + 1
+    begin = max(begin, fault.text.rfind("{", 0, name.start) + 1)
+    on_line = pieces(fault.text, begin, name.start)
+    declares = [place for place, piece in enumerate(on_line) if piece.text in words.WORKFLOW_WORDS]
+    if not declares or on_line[declares[-1]].text == "loop" or declares[-1] == len(on_line) - 1:
+        return None
+    last = on_line[-1].text
+    if not _NAME.fullmatch(last) or any(piece.text == "->" for piece in on_line[declares[-1] :]):
+        return None
+    place = fault.place(name.start, len(name.text))
+    message = f"a comma is missing before '{name.text}'"
+    fix = f"write `{last}, {name.text}`: nodes that are declared together are separated by commas"
+    return codes.SYNTAX.at(place, message, fix=fix)
 
 
 def _order(fault: Fault, before: list[Piece]) -> Diagnostic | None:

@@ -41,11 +41,34 @@ def habit(fault: Fault, before: list[Piece]) -> Diagnostic | None:
         return _when_first(fault)
     if not before:
         return None
-    for tell in (_comma, _time_of_pin, _bare_word, _or_in_brackets, _dashed, _expectation, _condition, _verb):
+    for tell in (
+        _over_behind,
+        _comma,
+        _time_of_pin,
+        _bare_word,
+        _or_in_brackets,
+        _dashed,
+        _expectation,
+        _condition,
+        _verb,
+    ):
         told = tell(fault, before)
         if told is not None:
             return told
     return None
+
+
+def _over_behind(fault: Fault, before: list[Piece]) -> Diagnostic | None:
+    """`turn when C over y { … }`."""
+    if str(fault.token) != "over" or fault.block not in {"file", "layer", "on"} or "LBRACE" not in fault.accepted:
+        return None
+    begin = max(fault.text.rfind(sign, 0, fault.start) for sign in "{}") + 1
+    if all(piece.text != "when" for piece in pieces(fault.text, begin, fault.start)):
+        return None
+    named = pieces(fault.text, fault.start + 4, min(len(fault.text), fault.start + 80))[:1]
+    message = "`over` stands before the condition of a rule, not behind it"
+    fix = f"write `over {named[0].text if named else 'RULE'} when …`"
+    return codes.SYNTAX.at(fault.place(fault.start, 4), message, fix=fix)
 
 
 def _comma(fault: Fault, before: list[Piece]) -> Diagnostic | None:

@@ -36,6 +36,14 @@ SLIPS = (
     ("turn { drop: true }", 8, "there is no property 'drop'", "write `retention: drop`"),
     ("turn { keep }", 8, "there is no property 'keep'", "write `retention: pin`"),
     ("turn { drop }", 8, "'drop' is a value of `retention`", "write `retention: drop`"),
+    ("turn when idle() > 3s over y { ttl: 1h }", 23, "`over` stands before the condition", "write `over y when …`"),
+    (
+        "on human_pause { turn { ttl: 1h } }",
+        4,
+        "'human_pause' is a phase, not an event; what leads",
+        "write `turn_end`",
+    ),
+    ("on tool_pause { turn { ttl: 1h } }", 4, "'tool_pause' is a phase, not an event; what leads", "write `tool_call`"),
 )
 
 

@@ -233,6 +233,8 @@ def test_what_is_over_or_lingers_or_has_no_effect_is_said(happened, said, tmp_pa
         (("--assume", "next_use()=3"), "'next_use()' is a duration, and 3 has no unit; write 3s, 3min or 3h"),
         (("--then", "3"), "the time that passes is a duration, and 3 has no unit; write 3s, 3min or 3h"),
         (("--at", "tool_call[tool=3s]"), "'tool' is a name, and 3s is a number"),
+        (("--span", "turn[agent=answer"), "this '[' is never closed; write `]` where it ends"),
+        (("--assume", "p95(tool.duration=3s"), "this '(' is never closed; write `)` where it ends"),
         (("--span", "turn[tokens=3s]"), "'tokens' is compared with a token count"),
     ],
 )
