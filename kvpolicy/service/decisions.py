@@ -88,6 +88,7 @@ class Decisions(Deciding):
     async def happened(self, event: Event) -> int | None:
         """An event of those whom its fields address. Returns how many owners it reached, None where that is not known
         yet: it takes effect when the store has it."""
+        self.holding.replan(self.state.advance(event.at), event.at)  # what time brought about is no work of the event
         reached = await self.telling.observe(event, None)
         self.counts["events"] += 1
         if reached is None:
