@@ -1,4 +1,4 @@
-"""An event's answer counts whom the event reached: not whose pause time had ended meanwhile, least of all a stranger's."""
+"""An event's answer counts whom the event reached, not whose pause had run out meanwhile: least of all a stranger's."""
 
 from __future__ import annotations
 
