@@ -1,6 +1,7 @@
 """What takes long enough for other requests to notice runs in a thread, so that they go on meanwhile.
 
-Used by the gateway's own routes for work on what a caller sent alone: nothing that requests share is touched there.
+Used for long bodies, and by the gateway's own routes, for work on what a caller sent alone: nothing that requests share
+is touched there.
 """
 
 from __future__ import annotations

@@ -140,11 +140,11 @@ class Proxy:
         if passage.body is not None:
             passage.body = without_raw_fields(passage.body)
             if path in paths.SALTED:
-                passage.body = self._salted(passage, tenant)
+                passage.body = await self._salted(passage, tenant)
         self.counts["cancelled"] += await self._forwarding.forward(passage, receive, send) == CANCELLED
 
-    def _salted(self, passage: Passage, tenant: Tenant) -> bytes:
-        body = read_object(passage)
+    async def _salted(self, passage: Passage, tenant: Tenant) -> bytes:
+        body = await read_object(passage)
         try:
             salt = unique() if self._mint is None else self._mint(Owner(tenant.name), DEFAULT_SHARE)
         except Exception:
@@ -164,7 +164,7 @@ class Proxy:
     ) -> None:
         """A model request: the stages see it, then it goes out."""
         self.counts["requests"] += 1
-        body = read_object(passage)
+        body = await read_object(passage)
         exchange = Exchange(
             f"{self._prefix}-{next(self._numbers)}",
             dialect,

@@ -2,22 +2,35 @@
 
 orjson works on a copy of what it is given, so that bytes, copy and result would be there at once. What is long is read
 by the standard library instead, from its text alone, and means the same: numbers that fit no 64 bits are floats, what
-is no number is refused.
+is no number is refused. It is read in a thread, so that other requests go on. Its text takes a byte a letter, too: as
+Python keeps text, one letter that needs four would make all of it four times as long.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, Protocol
 
 import orjson
 
+from kvpolicy.service.aside import run
 from kvpolicy.service.edge import Refusal
 
 LONG = 256 << 10  # bytes
 _LEAST, _MOST = -(1 << 63), 1 << 64
+_SURE = 18  # characters of a whole number that fits 64 bits whatever they are
+_FAR = re.compile(rb"[\x80-\xff]+")  # letters beyond ASCII
+_PIECE = 64 << 10  # bytes that are looked through in one step; others have their turn then
+# First bytes of letters beyond ASCII, and how many bytes more their escapes take.
+_MORE = ((0xC2, 0xE0, 4), (0xE0, 0xF0, 3), (0xF0, 0x100, 8))
+# White space behind it: glibc gives back at once what is larger than all that it gave back before, and the body, which
+# is let go of first, was as long. A smaller text would leave a hole among what is kept.
+_PAD = 16 << 10
+_SELDOM = 8  # a letter in so many bytes, or fewer; written as an escape it takes up to eight more
 
 
 class Holder(Protocol):
@@ -31,16 +44,22 @@ def read(holder: Holder, long: int = LONG) -> Any:
     data, holder.body = holder.body or b"", None
     if len(data) < long:
         return orjson.loads(data)
-    text = data.decode()
+    narrow = _narrow(data)
     del data
+    text = narrow.decode()
+    del narrow
     try:
         return json.loads(text, parse_int=_whole, parse_float=_number, parse_constant=_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def read_object(holder: Holder) -> dict[str, Any]:
+async def read_object(holder: Holder) -> dict[str, Any]:
     """The JSON object that a body is. Raises Refusal for anything else."""
+    return await run(len(holder.body or b"") >= LONG, _object, holder)
+
+
+def _object(holder: Holder) -> dict[str, Any]:
     try:
         body = read(holder)
     except ValueError as fault:
@@ -59,8 +78,52 @@ def written(body: Mapping[str, Any]) -> bytes:
         raise Refusal(400, "invalid_request_error", said) from None
 
 
+def _narrow(data: bytes) -> bytes | bytearray:
+    """The same JSON, letters beyond ASCII as escapes where they are rare: so its text takes a byte a letter. Raises
+    ValueError for what is no UTF-8."""
+    if data.isascii():
+        return data
+    found = [len(data.translate(None, _all_but(first, last))) for first, last, _ in _MORE]
+    if sum(found) * _SELDOM > len(data):
+        return data
+    size = len(data) + sum(number * more for number, (_, _, more) in zip(found, _MORE, strict=True))
+    made = bytearray(b" ") * (size + _PAD)  # at once: one that grows is copied as it does
+    whole, end, to = memoryview(data), 0, 0
+    while end < len(data):
+        at, end = end, min(end + _PIECE, len(data))
+        while end < len(data) and data[end] >= 0x80:
+            end += 1
+        for letters in () if data[at:end].isascii() else _FAR.finditer(data, at, end):
+            if _is_escaped(data, letters.start()):
+                raise ValueError("an escape of nothing")
+            for part in (whole[at : letters.start()], encode_basestring_ascii(letters[0].decode())[1:-1].encode()):
+                made[to : to + len(part)] = part
+                to += len(part)
+            at = letters.end()
+        made[to : to + end - at] = whole[at:end]
+        to += end - at
+    return made
+
+
+def _all_but(first: int, last: int) -> bytes:
+    return bytes([*range(first), *range(last, 0x100)])
+
+
+def _is_escaped(data: bytes, place: int) -> bool:
+    """Whether a backslash before it means what stands there.
+
+    # INVARIANT: what escapes a letter beyond ASCII is no JSON, and stays none where that letter becomes an escape.
+    """
+    start = place
+    while start and data[start - 1] == 0x5C:
+        start -= 1
+    return (place - start) % 2 == 1
+
+
 def _whole(digits: str) -> int | float:
     value = int(digits)
+    if len(digits) <= _SURE:
+        return value
     return value if _LEAST <= value < _MOST else _number(digits)
 
 

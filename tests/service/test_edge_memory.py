@@ -21,8 +21,8 @@ from tests.simulated.running import running
 TIMES = 3
 
 
-def prompt(words: int, turns: int, seed: int) -> bytes:
-    """A conversation of about so many tokens: 6 bytes each."""
+def prompt(words: int, turns: int, seed: int, letter: str = "") -> bytes:
+    """A conversation of about so many tokens: 6 bytes each. letter: what one of its messages ends with."""
     each = words // turns
     rows = [
         {
@@ -31,6 +31,7 @@ def prompt(words: int, turns: int, seed: int) -> bytes:
         }
         for n in range(turns)
     ]
+    rows[turns // 2]["content"] += letter
     return orjson.dumps({"model": "m", "messages": rows, "max_tokens": 4})
 
 
@@ -59,8 +60,9 @@ def pid_of(at: str) -> str:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
-@pytest.mark.parametrize("words", [200_000, 400_000])
-def test_a_long_prompt_is_not_copied_more_than_three_times(words: int) -> None:
+@pytest.mark.parametrize(("words", "letter"), [(200_000, ""), (400_000, ""), (200_000, "\N{GRINNING FACE}"),
+                                               (400_000, "\N{GRINNING FACE}"), (400_000, "\N{EN DASH}")])  # fmt: skip
+def test_a_long_prompt_is_not_copied_more_than_three_times(words: int, letter: str) -> None:
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.line.startswith("POST /tokenize"):
             count = len(re.findall(rb"\bw\d", asked.body))
@@ -82,14 +84,15 @@ def test_a_long_prompt_is_not_copied_more_than_three_times(words: int) -> None:
         for seed in range(3):
             assert httpx.post(at + PATH, content=prompt(4_000, 40, seed), headers=headers).status_code == 200
         assert until(lambda: fetched() == 3)
-        body = prompt(words, 40, 7)
+        body = prompt(words, 40, 7, letter)
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         before, asked = memory(pid, "VmRSS"), len(engine.asked)
         assert httpx.post(at + PATH, content=body, headers=headers, timeout=60).status_code == 200
         assert until(lambda: fetched() == 4, 60)  # the tokens are asked beside it
         assert len(engine.asked) > asked + 3
         grown = memory(pid, "VmHWM") - before
-        print(f"{words:,} tokens, body {len(body) / 2**20:.2f} MiB, peak grew by {grown / len(body):.2f} times that")
+        times = grown / len(body)
+        print(f"{words:,} tokens {letter}, body {len(body) / 2**20:.2f} MiB, peak grew by {times:.2f} times that")
         assert grown <= TIMES * len(body)
 
 

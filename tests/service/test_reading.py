@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kvpolicy.service.reading import LONG, read
+from kvpolicy.service import reading as reading_module
+from kvpolicy.service.reading import LONG, read, read_object
 
 NUMBERS = st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.none() | st.booleans() | NUMBERS | st.text(max_size=12)
@@ -44,6 +46,54 @@ def test_and_what_one_refuses_the_other_refuses(value: object, at: int, bytes_: 
     data = json.dumps(value, ensure_ascii=False).encode()
     data = data[:at] + bytes_ + data[at + len(bytes_) :]
     assert found(data, 0) == found(data, 1 << 30)
+
+
+def seldom(data: bytes) -> bytes:
+    """A document with this in it, and so much besides that its letters beyond ASCII are rare."""
+    return b'{"x":"%s","y":%s}' % (b"x" * 8 * len(data), data)
+
+
+@given(VALUES, st.integers(1, 9))
+def test_letters_beyond_ascii_mean_the_same_where_they_are_rare(value: object, piece: int) -> None:
+    data = seldom(json.dumps(value, ensure_ascii=False).encode())
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(reading_module, "_PIECE", piece)
+        assert found(data, 0) == found(data, 1 << 30) != "refused"
+
+
+@given(st.lists(st.sampled_from([b"\\", b'"', b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"\xff", b"a", b"u00e9"]), max_size=8),
+       st.integers(1, 9))  # fmt: skip
+@example([b"\\", b"\xc3\xa9"], 1)
+@example([b"\\", b"\\", b"\xc3\xa9"], 1)
+@example([b"\\u00", b"\xc3\xa9"], 9)
+@example([b'"', b"\xc3\xa9", b'"'], 9)
+def test_and_are_refused_where_they_are_no_json(parts: list[bytes], piece: int) -> None:
+    data = seldom(b'"%s"' % b"".join(parts))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(reading_module, "_PIECE", piece)
+        assert found(data, 0) == found(data, 1 << 30)
+
+
+@pytest.mark.parametrize("body", [b'{"prompt":[%s7]}' % (b"7," * (1 << 20)), b'{"x":[%s{}]}' % (b"0.5," * (1 << 20))])
+def test_while_many_numbers_are_read_others_have_their_turn(body: bytes) -> None:
+    async def both() -> int:
+        had = 0
+
+        async def beside() -> None:
+            nonlocal had
+            while True:
+                await asyncio.sleep(0)
+                had += 1
+
+        task = asyncio.create_task(beside())
+        await asyncio.sleep(0)
+        try:
+            await read_object(Held(body))
+            return had
+        finally:
+            task.cancel()
+
+    assert asyncio.run(both()) > 20  # a turn at the end, and one at the beginning, would be 2
 
 
 @pytest.mark.parametrize(
