@@ -24,6 +24,7 @@ from kvpolicy.faults import Diagnostic, InputFault
 from kvpolicy.hashes import block_hashes
 from kvpolicy.language.load import load as load_files
 from kvpolicy.language.load import load_text
+from kvpolicy.language.spelling import nearest
 from kvpolicy.plan import plan as make_plan
 from kvpolicy.policy.checked import Checked, examined
 from kvpolicy.policy.policy import Policy
@@ -36,6 +37,7 @@ from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import ToolCall
 
 Source = str | PathLike[str]
+_NO_POLICY = "there is no workflow '{}', as the engine has no policy; give the graph itself"
 
 
 def load(source: Source) -> Policy:
@@ -216,13 +218,14 @@ class Engine:
     ) -> Run:
         """One run of a workflow, as a context: `with engine.run(workflow=graph, session="s1") as run`.
 
-        workflow: a networkx graph, a dictionary (nodes, edges, joins, loops), a Graph, a framework's own (where its
-        adapter is there), or None. Raises InputFault for anything else, and for a graph with a loop without an exit.
+        workflow: the name of one that the policy describes, a networkx graph, a dictionary (nodes, edges, joins,
+        loops), a Graph, a framework's own (where its adapter is there), or None. Raises InputFault for anything else,
+        for a name that the policy does not have, and for a graph with a loop without an exit.
         The run's steps and tools are contexts of their own, see `Run`.
         """
         name = None
         if workflow is not None:
-            graph = Graph.sound(readable(workflow))
+            graph = self._named(workflow) if isinstance(workflow, str) else Graph.sound(readable(workflow))
             name = graph.name
             with self._lock:
                 self.steering.describe(graph, tenant)
@@ -265,6 +268,15 @@ class Engine:
     def _at(self, now: float | None) -> float:
         """The time of a call; the clock never goes back."""
         return max(self.steering.now, self._clock() if now is None else now)
+
+    def _named(self, name: str) -> Graph:
+        """The workflow of this name in the policy. Raises InputFault with the names there are."""
+        blocks = {} if self.policy is None else {block.name: block for block in self.policy.workflows}
+        if name in blocks:
+            return Graph.build(blocks[name], name)
+        near = nearest(name, blocks)
+        mend = f"did you mean '{near}'?" if near else f"it has {', '.join(blocks)}" if blocks else "it has none"
+        raise InputFault(f"the policy has no workflow '{name}'; {mend}" if self.policy else _NO_POLICY.format(name))
 
     def _read(self, request: Request | Mapping[str, Any]) -> Request:
         if isinstance(request, Request):

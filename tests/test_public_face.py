@@ -307,6 +307,40 @@ def test_steps_of_a_workflow_move_ranks() -> None:
     assert engine.steering.counters["failures"] == 0
 
 
+FLOWS = (
+    "workflow support { agent planner, writer  planner -> writer }\nworkflow other { agent writer, planner }\n"
+    "turn when steps_to_next_use() else 9 = 1 { priority: 80 }\n"
+)
+
+
+def test_a_run_may_name_a_workflow_of_its_policy() -> None:
+    engine = Engine(FLOWS, blocks=100)
+    with engine.run(workflow="support", session="s1") as run:
+        assert run.workflow == "support"
+        for node in ("planner", "writer"):
+            with run.step(node):
+                run.request(id=node, hashes=[f"{node}0"])
+                engine.finish(node)
+        with run.step("planner"):
+            assert engine.steering.show(["writer0"], 0)["rank"] == 80
+    for policy, told in (
+        (FLOWS, "the policy has no workflow 'suport'; did you mean 'support'"),
+        ("turn { priority: 40 }\n", "the policy has no workflow 'suport'; it has none"),
+        (None, "no workflow 'suport', as the engine has no policy"),
+    ):
+        with pytest.raises(InputFault, match=told):
+            Engine(policy).run(workflow="suport")
+
+
+def test_a_policy_is_shown_in_a_line() -> None:
+    from kvpolicy.service.policies import digest_of
+
+    policy = kvpolicy.load(FLOWS)
+    assert repr(policy) == f"<Policy '<text>': 1 rule, 2 workflows, digest {digest_of(policy)[:12]}>"
+    assert len(repr(kvpolicy.load("base"))) < 100
+    assert "<table>" in policy._repr_html_()
+
+
 def test_a_failed_step_ends_all_the_same() -> None:
     engine = Engine(PAUSE, blocks=100)
     with pytest.raises(ValueError, match="broken"), engine.run(session="s1") as run, run.step("writer") as step:

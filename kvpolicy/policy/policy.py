@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from kvpolicy.directive import Verdict
@@ -22,7 +23,7 @@ from kvpolicy.policy.settle import Lets
 _MENUS_KEPT = 4096
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Policy:
     """Rules, limits and quotas of one file set, with the order among them.
 
@@ -50,6 +51,13 @@ class Policy:
         speaking: tuple[Rule | Clamp, ...] = (*self.rules, *self.clamps)
         self._buckets = Buckets(m for s in speaking for m in s.matches)
         self.selectable = self._buckets.names
+
+    def __repr__(self) -> str:
+        """One line: its name, how much it says, and the digest of its files, which is the service's."""
+        counts = [("rule", self.rules), ("limit", (*self.clamps, *self.quotas)), ("workflow", self.workflows)]
+        said = ", ".join(f"{len(of)} {what}{'s' * (len(of) != 1)}" for what, of in counts if of or what == "rule")
+        whole = sha256("".join(f"{digest}\0" for digest in sorted(self.digests.values())).encode()).hexdigest()
+        return f"<Policy {self.name!r}: {said}, digest {whole[:12]}>"
 
     def _repr_html_(self) -> str:
         """For notebooks."""
