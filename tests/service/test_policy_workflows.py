@@ -13,11 +13,12 @@ from tests.service.through import Through, through
 
 POLICY = """policy office
 workflow support {
-  agent planner, writer, critic of writer
+  agent planner, writer, editor, critic of writer
   barrier all
   planner -> writer 0.7
-  planner -> all 0.3
-  writer -> all
+  planner -> editor 0.3
+  writer -> editor
+  editor -> all
   loop all -> planner at most 3
 }
 head: system { priority: 80 }
