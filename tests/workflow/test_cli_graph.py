@@ -226,3 +226,17 @@ def test_how_likely_each_node_is_to_run_again(tmp_path: Path, capsys: pytest.Cap
         "  b         1     7    0.3  agent  after a (30%)",
         "  c         1    35    0.7  agent  after a",
     ]
+
+
+def test_chances_of_a_large_and_dense_graph_are_not_worked_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sixty nodes with loops all over took seconds."""
+    for count, known in ((10, True), (60, False)):
+        names = [f"n{number}" for number in range(count)]
+        edges = [[names[a], names[(a * 7 + step) % count]] for a in range(count) for step in (1, 3)]
+        file = tmp_path / f"{count}.json"
+        file.write_text(json.dumps({"nodes": names, "edges": [edge for edge in edges if edge[0] != edge[1]]}))
+        main(["graph", str(file), "--format", "json"])
+        rows = json.loads(capsys.readouterr().out)["nodes"]
+        assert any(row["reuse_probability"] is not None for row in rows) == known
