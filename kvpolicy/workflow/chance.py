@@ -18,6 +18,7 @@ _MOST_VALUES = 20_000  # states times nodes
 _SWEEPS, _ENOUGH = 500, 1e-9
 
 _Bounds = tuple[int, ...]  # how often each bounded loop may still be taken
+_Rows = list[tuple[float, float, list[int]]]  # of a node: probability, the best known, targets not known yet
 _Choices = list[tuple[float, list[tuple[int, int]]]]  # of a node: probability, and its edges with their targets
 
 
@@ -78,18 +79,21 @@ class _Ahead:
         """The chance where the node has ended and its ways on lie open; what was chosen already is certain."""
         choices = self._choices(index, self._start)
         if all(any(e in held for e, _ in edges) for _, edges in choices):
-            return self._value(choices, self._start, self._solved[self._start])
-        targets = [(e, self._position.graph.targets[e]) for e in held]
-        return self._value([(1.0, targets)], self._start, self._solved[self._start])
+            return self._at_start(choices)
+        return self._at_start([(1.0, [(e, self._position.graph.targets[e]) for e in held])])
+
+    def _at_start(self, choices: _Choices) -> float:
+        solved = self._solved[self._start]
+        return self._value(self._rows(choices, self._start, solved), solved)
 
     def _solve(self, bounds: _Bounds) -> dict[int, float]:
         """By node: the chance after it. Values grow from 0 to the least solution."""
         chances = dict.fromkeys(self.nodes, 0.0)
-        choices = [(index, self._choices(index, bounds)) for index in self.nodes]
+        rows = [(index, self._rows(self._choices(index, bounds), bounds, chances)) for index in self.nodes]
         for _ in range(_SWEEPS):
             most = 0.0
-            for index, each in choices:
-                value = self._value(each, bounds, chances)
+            for index, each in rows:
+                value = self._value(each, chances)
                 most = max(most, value - chances[index])
                 chances[index] = value
             if most < _ENOUGH:
@@ -102,19 +106,35 @@ class _Ahead:
         ways = graph.ways.chances(index, gone, self._taken)
         return [(chance, [(e, graph.targets[e]) for e in edges]) for chance, edges in ways]
 
-    def _value(self, choices: _Choices, bounds: _Bounds, chances: dict[int, float]) -> float:
-        total = 0.0
+    def _rows(self, choices: _Choices, bounds: _Bounds, chances: dict[int, float]) -> _Rows:
+        """Each choice with the best that is known of its targets, and those that are being worked out."""
+        rows: _Rows = []
         for chance, edges in choices:
-            best = 0.0
+            best, open_ = 0.0, []
             for e, target in edges:
                 place = self._loops.get(e)
-                there = chances
-                if place is not None:
-                    there = self._solved[(*bounds[:place], bounds[place] - 1, *bounds[place + 1 :])]
                 if target == self._node:
                     best = 1.0
-                elif target in there:
-                    best = max(best, there[target], self._called(target, there, {target}))
+                elif place is None:
+                    open_ += [target] if target in chances else []
+                else:
+                    there = self._solved[(*bounds[:place], bounds[place] - 1, *bounds[place + 1 :])]
+                    if target in there:
+                        best = max(best, there[target], self._called(target, there, {target}))
+            rows.append((chance, best, open_))
+        return rows
+
+    def _value(self, rows: _Rows, chances: dict[int, float]) -> float:
+        """Looked at thousands of times a solution: nothing is called that need not be."""
+        calls = self._position.graph.has_calls
+        total = 0.0
+        for chance, known, targets in rows:
+            best = known
+            for target in targets:
+                there = chances[target]
+                if calls:
+                    there = max(there, self._called(target, chances, {target}))
+                best = there if there > best else best
             total += chance * best
         return total
 

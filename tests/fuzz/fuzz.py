@@ -50,7 +50,10 @@ class Process:
         """Whether it still works; takes note where it hangs or has died."""
         status = self.process.poll()
         now = self.folder / "now"
-        silent = now.exists() and time.time() - now.stat().st_mtime > SILENT_S
+        try:
+            silent = time.time() - now.stat().st_mtime > SILENT_S
+        except FileNotFoundError:  # between two calls, or before the first
+            silent = False
         if status is None and not silent:
             return True
         if status is None:
