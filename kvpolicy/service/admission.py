@@ -1,6 +1,6 @@
 """How much one tenant may ask at once and in a minute: counted at the edge, answered with 429 and when to come again.
 
-`proxy` and `own_routes` enter and leave for every request that has a tenant, each one of its own. A bucket holds a
+`proxy` and `own_routes` each have one, and admit every request by it. A bucket holds a
 minute's requests and fills evenly, so that a pause saves up one minute and no more. Of several replicas each grants its
 even share of a cap, so that no request waits for another's count; a tenant whose requests all reach one of them gets
 that share.
@@ -9,13 +9,14 @@ that share.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 
 from kvpolicy.service.config import Caps
-from kvpolicy.service.edge import Refusal
-from kvpolicy.service.tenants import Tenant
+from kvpolicy.service.edge import CLOSE, Refusal, has_body
+from kvpolicy.service.tenants import Tenant, Tenants
 
 MOST_TENANTS = 10_000
 _MINUTE = 60.0
@@ -37,6 +38,27 @@ class Admission:
         self._clock = clock
         self.replicas: Callable[[], int] = lambda: 1
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
+
+    @contextmanager
+    def admit(
+        self, tenants: Tenants, headers: Mapping[str, str], check: Callable[[], object] = lambda: None
+    ) -> Iterator[Tenant]:
+        """The tenant of a request while that is answered. check: raises Refusal for what nobody may ask. Raises Refusal
+        for that, for nobody's, and for one too many; the connection ends with it where a body would follow."""
+        try:
+            check()
+            tenant = tenants.of(headers)
+            if tenant is None:
+                raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
+            self.enter(tenant)
+        except Refusal as refusal:
+            if has_body(headers):
+                refusal.headers |= CLOSE
+            raise
+        try:
+            yield tenant
+        finally:
+            self.leave(tenant)
 
     def enter(self, tenant: Tenant) -> None:
         """A request of the tenant begins. Raises Refusal where it asks too much; then there is nothing to leave."""

@@ -101,7 +101,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     }  # fmt: skip
     decisions.metrics = measured(app, gateway, parts)
     for admission in (gateway.proxy.admission, gateway.proxy.own_admission):
-        admission.replicas = lambda: store.status().replicas
+        admission.replicas = lambda: store.replicas
     entrance = Entrance(gateway.tenants, config.limits, gateway.proxy.own_admission)
     mount(
         app,

@@ -17,7 +17,7 @@ from starlette.types import Message, Send
 
 from kvpolicy.service.admission import Admission
 from kvpolicy.service.config import Limits
-from kvpolicy.service.edge import CLOSE, Refusal, has_body, joined, read_body, received
+from kvpolicy.service.edge import CLOSE, Refusal, joined, read_body, received
 from kvpolicy.service.tenants import Tenant, Tenants
 
 
@@ -31,19 +31,8 @@ class Entrance:
     def of(self, request: Request) -> Iterator[Tenant]:
         """The tenant of a request while that is answered. Raises Refusal for nobody's, and for one too many."""
         headers = joined(request.headers.raw, self._limits.header_bytes)
-        try:
-            tenant = self._tenants.of(headers)
-            if tenant is None:
-                raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
-            self._admission.enter(tenant)
-        except Refusal as refusal:
-            if has_body(headers):
-                refusal.headers |= CLOSE
-            raise
-        try:
+        with self._admission.admit(self._tenants, headers) as tenant:
             yield tenant
-        finally:
-            self._admission.leave(tenant)
 
     def another(self, tenant: Tenant) -> None:
         """A request that is being answered asks for one thing more. Raises Refusal where that is one too many."""

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from uuid import uuid4
 
 from starlette.types import Receive, Scope, Send
@@ -22,7 +23,6 @@ from kvpolicy.service.config import Config
 from kvpolicy.service.edge import (
     CLOSE,
     Refusal,
-    has_body,
     joined,
     passed_on,
     read_body,
@@ -104,17 +104,8 @@ class Proxy:
             raise Refusal(503, "overloaded_error", "the gateway is shutting down", {"retry-after": "1", **CLOSE})
         headers = joined(scope["headers"], self.config.limits.header_bytes)
         raw_path = scope.get("raw_path") or scope["path"].encode()
-        try:
-            paths.check(scope["path"], raw_path, self._closed)
-            tenant = self.tenants.of(headers)
-            if tenant is None:
-                raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
-            self.admission.enter(tenant)
-        except Refusal as refusal:
-            if has_body(headers):
-                refusal.headers |= CLOSE
-            raise
-        try:
+        check = partial(paths.check, scope["path"], raw_path, self._closed)
+        with self.admission.admit(self.tenants, headers, check) as tenant:
             query = b"?" + scope["query_string"] if scope["query_string"] else b""
             passage = Passage(
                 scope["method"],
@@ -126,8 +117,6 @@ class Proxy:
                 await self._pass(scope["path"], tenant, passage, receive, send)
             else:
                 await self._plan(dialect, tenant, headers, passage, receive, send)
-        finally:
-            self.admission.leave(tenant)
 
     async def _read(self, receive: Receive, headers: Mapping[str, str]) -> bytes | None:
         limits = self.config.limits

@@ -143,6 +143,10 @@ class Store(Protocol):
 
     shards: int
 
+    @property
+    def replicas(self) -> int:
+        """How many share the store, as last seen; 1 without others."""
+
     def now(self) -> float:
         """Seconds since 1970 on the store's clock; it never goes back."""
 

@@ -34,7 +34,7 @@ class MemoryStore(Lasting):
         secret: bytes | None = None,
     ) -> None:
         super().__init__(folder, clock, secret)
-        self.shards = 1
+        self.shards = self.replicas = 1
         self._log, self._counting = Log(keep), Counting()
 
     # --- the store itself ---------------------------------------------------------------------------------

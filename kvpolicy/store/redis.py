@@ -65,13 +65,18 @@ class RedisStore:
         """See `contract.Store`."""
         return self._round.clock.now()
 
+    @property
+    def replicas(self) -> int:
+        """See `contract.Store`."""
+        return self._round.replicas
+
     def status(self) -> Status:
         """See `contract.Store`."""
         breaker, counters = self.link.breaker, dict(self.local.counters)
         counters["unreadable_records"] = sum(stream.unreadable for stream in self._round.feed.streams)
         if breaker.closed:
-            return Status(SHARED, "", self._round.replicas, counters)
-        return Status(LOCAL, breaker.reason, self._round.replicas, counters)
+            return Status(SHARED, "", self.replicas, counters)
+        return Status(LOCAL, breaker.reason, self.replicas, counters)
 
     def close(self) -> None:
         """See `contract.Store`."""

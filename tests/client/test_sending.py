@@ -76,6 +76,21 @@ def queued(service: kvpolicy.Service, sessions: list[Any]) -> None:
     assert service.flush(20)
 
 
+def told_in_vain(server: Server, status: int) -> tuple[kvpolicy.Service, list[int]]:
+    """501 events to a server that answers so to everything; how many each of its batches had."""
+    asked: list[int] = []
+
+    def judge(rows: list[Any]) -> int:
+        asked.append(len(rows))
+        return status
+
+    server.judge = judge
+    service = kvpolicy.Service(server.url)
+    queued(service, [f"s{number}" for number in range(500)])
+    queued(service, ["more"])
+    return service, asked
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_row_that_the_service_cannot_read_is_refused_alone(server: Server, status: int) -> None:
     server.judge = lambda rows: status if any(row["session"].startswith("bad") for row in rows) else 200
@@ -96,32 +111,14 @@ def test_a_row_that_is_no_json_is_refused_where_it_is_put(server: Server) -> Non
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_service_that_reads_nothing_is_left_alone_for_a_while(server: Server, status: int) -> None:
-    asked: list[int] = []
-
-    def judge(rows: list[Any]) -> int:
-        asked.append(len(rows))
-        return status
-
-    server.judge = judge
-    service = kvpolicy.Service(server.url)
-    queued(service, [f"s{number}" for number in range(500)])
-    queued(service, ["more"])
+    service, asked = told_in_vain(server, status)
     assert len(asked) < 32 and service.counts["refused"] == MOST_REFUSED
     assert service.counts["refused"] + service.counts["dropped"] == 501
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
 def test_a_service_that_takes_nothing_is_asked_once_and_left_alone_for_a_while(server: Server, status: int) -> None:
-    asked: list[int] = []
-
-    def judge(rows: list[Any]) -> int:
-        asked.append(len(rows))
-        return status
-
-    server.judge = judge
-    service = kvpolicy.Service(server.url)
-    queued(service, [f"s{number}" for number in range(500)])
-    queued(service, ["more"])
+    service, asked = told_in_vain(server, status)
     assert len(asked) == 1 and service.counts["failed"] == asked[0]
     assert service.counts["failed"] + service.counts["dropped"] == 501
 
