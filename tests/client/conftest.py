@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from kvpolicy.client import once, sending
 from tests.simulated.running import running
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_before() -> Iterator[None]:
+    """Warnings are counted in the process: a test's services have sent or given up all when the next one begins."""
+    before = set(sending._all)
+    once.counts.clear()
+    yield
+    for sender in set(sending._all) - before:
+        sender.close()
 
 
 @dataclass(frozen=True, slots=True)

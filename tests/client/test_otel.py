@@ -29,7 +29,6 @@ def served(stack: Callable[..., Stack]) -> Stack:
 
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
-    once.counts.clear()
     yield
     assert _places == {}
 

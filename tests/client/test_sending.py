@@ -51,7 +51,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    once.counts.clear()
     with Server() as made:
         threading.Thread(target=made.serve_forever, daemon=True).start()
         yield made

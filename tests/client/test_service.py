@@ -30,12 +30,6 @@ def served(stack: Callable[..., Stack]) -> Stack:
     return stack(POLICY)
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    once.counts.clear()
-    yield
-
-
 def call(served: Stack, words: str) -> None:
     client = kvpolicy.annotate(openai.OpenAI(base_url=f"{served.service}/v1", api_key="none"))
     messages: Any = [{"role": "user", "content": words}]

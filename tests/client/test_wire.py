@@ -94,7 +94,6 @@ def test_tools_and_parts() -> None:
 
 
 def test_what_cannot_be_said_is_left_out_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    once.counts.clear()
     with caplog.at_level(logging.WARNING, "kvpolicy"):
         for number in range(3):
             assert dict(headers(Scope(session="s" * 300 + str(number), node="a\nb", run="r"))) == {CONTEXT: 'run="r"'}
@@ -117,7 +116,6 @@ def test_what_cannot_be_said_is_left_out_and_warned_of_once(caplog: pytest.LogCa
     ],
 )
 def test_a_mark_that_cannot_be_said_is_left_out_alone(bad: Mark, caplog: pytest.LogCaptureFixture) -> None:
-    once.counts.clear()
     scope = Scope(session="s", marks=(bad, mark("tools", unit="tools")))
     with caplog.at_level(logging.WARNING, "kvpolicy"):
         for _ in range(2):
@@ -127,7 +125,6 @@ def test_a_mark_that_cannot_be_said_is_left_out_alone(bad: Mark, caplog: pytest.
 
 
 def test_what_is_wrong_with_marks_is_said_once_whatever_they_say(caplog: pytest.LogCaptureFixture) -> None:
-    once.counts.clear()
     with caplog.at_level(logging.WARNING, "kvpolicy"):
         for number in range(20):
             headers(Scope(marks=(mark(f"doc{number}"), mark("document", 0, 1, **{f"x{number}": "y"}))))

@@ -5,23 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.client.conftest import Stack, nothing_said_before
 from tests.simulated.running import running
+
+__all__ = ["Stack", "nothing_said_before"]
 
 CHOSEN = os.environ.get("KVPOLICY_FRAMEWORK", "")
 collect_ignore_glob = [] if CHOSEN else ["test_*.py"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """Addresses of the service and of the engine behind it."""
-
-    service: str
-    engine: str
 
 
 @pytest.fixture(scope="module")
