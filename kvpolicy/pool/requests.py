@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvpolicy.claims.strength import DEFAULT
 from kvpolicy.faults import InputFault
 from kvpolicy.pool.eviction import Eviction
 from kvpolicy.pool.lease import Lease
 from kvpolicy.pool.mark import Listener
 from kvpolicy.pool.movement import Admit, Movement, Transfer
 from kvpolicy.pool.payload import write
+from kvpolicy.pool.release import rejoin, tell, unhold
 from kvpolicy.pool.run import BlockHash, Run, root
 from kvpolicy.pool.tier import Tier, stack
-from kvpolicy.pool.tree import LONGEST, as_list, attach, locate, merge, mergeable
+from kvpolicy.pool.tree import as_list, attach, extendable, locate
 from kvpolicy.pool.walk import touch
 
 MOST_BLOCKS = 1 << 53  # beyond, numbers in JSON are no longer exact
@@ -104,28 +104,18 @@ class Requests:
         self.releases = number = self.releases + 1
         if lease.private:
             self._return_private(lease, len(lease.private))
-        freed: list[Run] = []
-        end = run = lease.run
-        while run.parent is not None:
-            run.refs -= 1
-            if not run.refs:
-                run.release = number
-                run.released_at = now
-                run.tier.held -= len(run.hashes)
-                freed.append(run)
-            run = run.parent
+        end = lease.run
+        freed = unhold(end, number, now)
         if not freed:
             return
-        head = freed.pop()
-        while freed:
-            run = freed.pop()
-            if mergeable(head, run, now):
-                merge(head, run)
-            head = run
+        for run in freed:
+            run.tier.held -= len(run.hashes)
+        if len(freed) > 1:
+            rejoin(freed, now)
         if not end.below:
             end.tier.order.put(end)
         if self.listener is not None:
-            self._tell_released(end, number, now)
+            tell(self.listener, end, number, now)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -207,21 +197,11 @@ class Requests:
         gpu.cached += size
         gpu.held += size
         self._eviction.stored(hashes, end, gpu)
-        if (
-            end.refs == 1
-            and end.parent is not None
-            and not end.children
-            and not end.marks
-            and end.own == DEFAULT
-            and end.began(now) == DEFAULT
-            and len(end.hashes) + size <= LONGEST
-        ):
+        if extendable(end, size, now):
             end.hashes += hashes
             end.ids += ids
-            return
-        for at in range(0, size, LONGEST):
-            end = attach(end, hashes[at : at + LONGEST], ids[at : at + LONGEST], now)
-        lease.run = end
+        else:
+            lease.run = attach(end, hashes, ids, now)
 
     def _return_private(self, lease: Lease, count: int) -> None:
         self.gpu.prepend(lease.private[:count])
@@ -236,12 +216,3 @@ class Requests:
         if self.listener is not None:
             for mark in emptied:
                 self.listener.emptied(mark, self.now)
-
-    def _tell_released(self, run: Run, number: int, now: float) -> None:
-        assert self.listener is not None
-        told = []
-        while run.parent is not None and run.release == number and not run.refs:
-            told += run.told()
-            run = run.parent
-        for mark in told:
-            self.listener.released(mark, now)

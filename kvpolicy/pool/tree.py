@@ -106,15 +106,32 @@ def merge(head: Run, run: Run) -> None:
     head.parent = None
 
 
+def extendable(run: Run, count: int, now: float) -> bool:
+    """Whether `count` more blocks of a request that ends with `run` may stand in it: it alone holds the run, and
+    nothing tells their blocks apart."""
+    return (
+        run.refs == 1
+        and run.parent is not None
+        and not run.children
+        and not run.marks
+        and run.own == DEFAULT
+        and run.began(now) == DEFAULT
+        and len(run.hashes) + count <= LONGEST
+    )
+
+
 def attach(parent: Run, hashes: list[BlockHash], ids: list[int], now: float) -> Run:
-    """A new run behind `parent`, in its tier, held by the request that just stored it."""
-    run = Run(hashes, ids, parent.start + len(parent.hashes), parent, parent.tier)
-    run.refs = 1
-    run.rank = min(DEFAULT, parent.rank)
-    run.before_at = now
-    parent.children[hashes[0]] = run
-    parent.below += 1
-    return run
+    """New runs behind `parent`, in its tier, held by the request that just stored them. Returns the last."""
+    for at in range(0, len(hashes), LONGEST):
+        some = hashes[at : at + LONGEST]
+        run = Run(some, ids[at : at + LONGEST], parent.start + len(parent.hashes), parent, parent.tier)
+        run.refs = 1
+        run.rank = min(DEFAULT, parent.rank)
+        run.before_at = now
+        parent.children[some[0]] = run
+        parent.below += 1
+        parent = run
+    return parent
 
 
 def at_length(run: Run, length: int) -> Run:

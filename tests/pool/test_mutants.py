@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kvpolicy.pool import eviction, marking, movement, order, ranks, requests, walk
+from kvpolicy.pool import eviction, marking, movement, order, ranks, release, requests, walk
 from kvpolicy.pool.eviction import Eviction
 from kvpolicy.pool.order import Order
 from kvpolicy.pool.run import Run
@@ -77,7 +77,7 @@ def marks_go_with_their_block(patch: Patch) -> None:
 def runs_merge_over_marks(patch: Patch) -> None:
     """A mark between two runs is not seen when they are merged."""
     patch.setattr(
-        requests,
+        release,
         "mergeable",
         lambda head, run, now: len(head.children) == 1 and head.rank == run.rank and not head.refs and not run.refs,
     )
@@ -85,7 +85,7 @@ def runs_merge_over_marks(patch: Patch) -> None:
 
 def first_holder_frees(patch: Patch) -> None:
     """A block is free when the first of two requests lets go."""
-    release = requests.Requests.release
+    let_go = requests.Requests.release
 
     def early(self: requests.Requests, lease: requests.Lease, now: float) -> None:
         run = lease.run
@@ -93,7 +93,7 @@ def first_holder_frees(patch: Patch) -> None:
             if run.refs > 1 and run.standing is None and not run.below:
                 run.tier.order.put(run)
             run = run.parent
-        release(self, lease, now)
+        let_go(self, lease, now)
 
     patch.setattr(requests.Requests, "release", early)
 
