@@ -10,7 +10,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -69,11 +69,10 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(name: str, path: Path, *, top_level: bool = False) -> Iterator[str]:
-    """The kvpolicy modules that a file imports, as dotted names."""
+def imports(name: str, path: Path, walk: Callable[[ast.Module], Iterable[ast.AST]] = ast.walk) -> Iterator[str]:
+    """The kvpolicy modules that a file imports, as dotted names. walk: the statements that count (default: all)."""
     known = modules()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in _statements(tree) if top_level else ast.walk(tree):
+    for node in walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "kvpolicy")
         elif isinstance(node, ast.ImportFrom):
@@ -87,12 +86,21 @@ def imports(name: str, path: Path, *, top_level: bool = False) -> Iterator[str]:
                     yield inner if inner in known else base
 
 
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+def at_import(tree: ast.Module) -> Iterator[ast.AST]:
     """What runs when the module is imported: no function bodies, no TYPE_CHECKING blocks."""
+    return _statements(tree, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+
+
+def at_any_time(tree: ast.Module) -> Iterator[ast.AST]:
+    """What runs at some time: also what stands in functions, and no TYPE_CHECKING blocks."""
+    return _statements(tree, ())
+
+
+def _statements(tree: ast.Module, passed_over: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(node, passed_over):
             continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             waiting.extend(node.orelse)
@@ -134,12 +142,13 @@ def test_the_architecture_page_names_every_piece_and_the_same_direction() -> Non
 
 
 def test_the_package_itself_imports_only_faults() -> None:
-    assert set(imports("kvpolicy", modules()["kvpolicy"], top_level=True)) == {"kvpolicy.faults"}
+    assert set(imports("kvpolicy", modules()["kvpolicy"], at_import)) == {"kvpolicy.faults"}
 
 
 def test_no_import_cycles() -> None:
+    """Nor any that an import within a function hides."""
     known = modules()
-    edges = {name: {t for t in imports(name, path, top_level=True) if t in known} for name, path in known.items()}
+    edges = {name: {t for t in imports(name, path, at_any_time) if t in known} for name, path in known.items()}
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:

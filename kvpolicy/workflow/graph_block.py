@@ -5,22 +5,27 @@ Called by `graph_read`; what a block says becomes the same graph as what JSON sa
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from kvpolicy.faults import Diagnostic, InputFault, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.check_chances import value
 from kvpolicy.language.check_counts import counts, is_count
-from kvpolicy.workflow.graph import AGENT, NESTED, OR, Graph, GraphEdge
 from kvpolicy.workflow.graph_calls import wrong_calls
+from kvpolicy.workflow.graph_edge import AGENT, OR, GraphEdge
 from kvpolicy.workflow.graph_nested import flatten
 from kvpolicy.workflow.graph_numbers import count_of
+from kvpolicy.workflow.graph_wiring import NESTED, Wiring
+
+Made = TypeVar("Made", bound=Wiring)
 
 
-def from_block(block: syntax.Workflow) -> Graph:
-    """Raises InputFault where a workflow that stands in it was not found."""
+def from_block(block: syntax.Workflow, make: type[Made]) -> Made:
+    """make: what the graph becomes. Raises InputFault where a workflow that stands in it was not found."""
     nodes: dict[str, str] = {}
     places: dict[str, Place] = {}
     problems: list[Diagnostic] = []
-    nested: dict[str, tuple[Graph, str]] = {}
+    nested: dict[str, tuple[Wiring, str]] = {}
     calls: list[tuple[GraphEdge, Place]] = []
     for node in block.nodes:
         if node.name in nodes:
@@ -49,16 +54,16 @@ def from_block(block: syntax.Workflow) -> Graph:
         nodes, edges, joins = flatten(nodes, edges, joins, nested)
         for outer, (graph, _) in nested.items():
             places |= {f"{outer}{NESTED}{inner}": place for inner, place in graph.places.items()}
-    return Graph(nodes, edges, joins, name=block.name, problems=tuple(problems), place=block.place, places=places)
+    return make(nodes, edges, joins, name=block.name, problems=tuple(problems), place=block.place, places=places)
 
 
-def _inner(node: syntax.Node, block: syntax.Workflow) -> tuple[Graph, str]:
+def _inner(node: syntax.Node, block: syntax.Workflow) -> tuple[Wiring, str]:
     """The workflow that a node stands for. It is over with the first of its ends; one that waits for several of them
     has a barrier there."""
     if node.nested is None:
         written = ".".join(node.path)
         raise InputFault(f"the workflow '{written}', which stands in '{block.name}', is not known here")
-    graph = from_block(node.nested)
+    graph = from_block(node.nested, Wiring)
     if not graph.names:
         raise InputFault(f"the workflow of '{node.name}' has no nodes")
     return graph, OR

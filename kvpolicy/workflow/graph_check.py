@@ -1,6 +1,7 @@
 """What can be wrong with a workflow graph: a loop that cannot be left, nodes that no way leads to.
 
-Works on a `Graph` from any source; its diagnostics go to the command line and to whoever takes graphs from callers.
+Works on the wiring of a graph from any source; its diagnostics go to the command line and to whoever takes graphs
+from callers.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from collections import deque
 
 from kvpolicy.faults import NOTICE, Diagnostic
 from kvpolicy.language import codes
-from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.graph_wiring import Wiring
 
 _NOISE = 1e-9
 _MOST = 6  # shares that a message names
 
 
-def check(graph: Graph) -> tuple[Diagnostic, ...]:
+def check(graph: Wiring) -> tuple[Diagnostic, ...]:
     """The faults found while reading, loops without an exit (errors), unreachable nodes and shares that are scaled
     (notices)."""
     place = graph.place
@@ -38,7 +39,7 @@ def check(graph: Graph) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def loops(graph: Graph) -> tuple[tuple[str, ...], ...]:
+def loops(graph: Wiring) -> tuple[tuple[str, ...], ...]:
     """For every edge that closes a loop, the nodes of a shortest way round, from the node it leads back to."""
     found: dict[frozenset[str], tuple[str, ...]] = {}
     for edge in _closing_edges(graph):
@@ -49,7 +50,7 @@ def loops(graph: Graph) -> tuple[tuple[str, ...], ...]:
     return tuple(found.values())
 
 
-def loops_without_exit(graph: Graph) -> tuple[tuple[str, ...], ...]:
+def loops_without_exit(graph: Wiring) -> tuple[tuple[str, ...], ...]:
     """Sets of nodes that lead only to one another, by edges without a bound: a run that enters never ends."""
     endless = [index for index, edge in enumerate(graph.edges) if edge.at_most is None and not edge.calls]
     found = []
@@ -62,7 +63,7 @@ def loops_without_exit(graph: Graph) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def unreachable(graph: Graph) -> tuple[str, ...]:
+def unreachable(graph: Wiring) -> tuple[str, ...]:
     """Nodes that no way from where a run begins leads to."""
     seen, queue = set(graph.entries), deque(graph.entries)
     while queue:
@@ -74,7 +75,7 @@ def unreachable(graph: Graph) -> tuple[str, ...]:
     return tuple(name for index, name in enumerate(graph.names) if index not in seen)
 
 
-def scaled_shares(graph: Graph) -> list[str]:
+def scaled_shares(graph: Wiring) -> list[str]:
     """A message for each node whose ways out have probabilities that add up to more than 1."""
     found = []
     for index, name in enumerate(graph.names):
@@ -95,7 +96,7 @@ def scaled_shares(graph: Graph) -> list[str]:
     return found
 
 
-def _closing_edges(graph: Graph) -> list[int]:
+def _closing_edges(graph: Wiring) -> list[int]:
     """Edges declared as loops, then those that lead back on a depth-first walk from the entries."""
     declared = [index for index, edge in enumerate(graph.edges) if edge.is_loop]
     back: list[int] = []
@@ -123,7 +124,7 @@ def _closing_edges(graph: Graph) -> list[int]:
     return [*declared, *sorted(back)]
 
 
-def _shortest(graph: Graph, source: int, target: int) -> list[int]:
+def _shortest(graph: Wiring, source: int, target: int) -> list[int]:
     """Nodes of a shortest way from `source` to `target`, both included; [] where there is none."""
     before: dict[int, int | None] = {source: None}
     queue = deque([source])
@@ -144,7 +145,7 @@ def _shortest(graph: Graph, source: int, target: int) -> list[int]:
     return way[::-1]
 
 
-def _in_running_order(graph: Graph, members: list[int]) -> list[int]:
+def _in_running_order(graph: Wiring, members: list[int]) -> list[int]:
     """Members of a loop breadth first from the one declared first."""
     inside, order, queue = set(members), [min(members)], deque([min(members)])
     while queue:
@@ -156,7 +157,7 @@ def _in_running_order(graph: Graph, members: list[int]) -> list[int]:
     return order
 
 
-def _components(graph: Graph, edges: list[int]) -> list[list[int]]:
+def _components(graph: Wiring, edges: list[int]) -> list[list[int]]:
     """Strongly connected components over `edges` (Kosaraju), by first node declared."""
     ahead: list[list[int]] = [[] for _ in graph.names]
     behind: list[list[int]] = [[] for _ in graph.names]

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kvpolicy.workflow.graph import NESTED, Graph
 from kvpolicy.workflow.graph_edge import AND, BARRIER, OR, GraphEdge
+from kvpolicy.workflow.graph_wiring import NESTED, Wiring
 
 
 def flatten(
     nodes: Mapping[str, str],
     edges: Iterable[GraphEdge],
     joins: Mapping[str, str],
-    nested: Mapping[str, tuple[Graph, str]],
+    nested: Mapping[str, tuple[Wiring, str]],
 ) -> tuple[dict[str, str], list[GraphEdge], dict[str, str]]:
     """Nodes, edges and joins of one graph. nested: by node, its workflow, and whether it is over with the first of its
     ends ("or") or with all of them ("and")."""
@@ -49,13 +49,13 @@ def flatten(
     return flat_nodes, [*outer, *inner], flat_joins
 
 
-def _ends(graph: Graph) -> list[str]:
+def _ends(graph: Wiring) -> list[str]:
     """Nodes from which nothing but loops and calls leads on; where every node leads on, those whose ways on may all be
     used up. Sub-agents end nothing."""
     return _left_by(graph, bounded=False) or _left_by(graph, bounded=True)
 
 
-def _left_by(graph: Graph, *, bounded: bool) -> list[str]:
+def _left_by(graph: Wiring, *, bounded: bool) -> list[str]:
     """bounded: whether a way that may be taken so many times is no way on."""
     found = []
     for index, name in enumerate(graph.names):

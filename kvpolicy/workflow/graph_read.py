@@ -1,7 +1,7 @@
 """Graphs from their three sources: a `workflow` block's syntax tree, a JSON document, a networkx graph.
 
 What cannot be understood as a graph at all raises InputFault; what can, but is wrong (a node declared twice, an edge to
-an unknown node), becomes a diagnostic in `Graph.problems`.
+an unknown node), becomes a diagnostic in `problems`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 from kvpolicy.faults import Diagnostic, InputFault, Place
 from kvpolicy.language import codes, syntax
-from kvpolicy.workflow.graph import AGENT, AND, BARRIER, OR, TOOL, Graph, GraphEdge
-from kvpolicy.workflow.graph_block import from_block, unknown_node
+from kvpolicy.workflow.graph_block import Made, from_block, unknown_node
 from kvpolicy.workflow.graph_calls import wrong_calls
+from kvpolicy.workflow.graph_edge import AGENT, AND, BARRIER, OR, TOOL, GraphEdge
 from kvpolicy.workflow.graph_keys import CIRCLE_KEYS, EDGE_KEYS, NODE_KEYS, check_graph_keys, check_keys
 from kvpolicy.workflow.graph_nested import flatten
 from kvpolicy.workflow.graph_numbers import bound_of, count_of, probability_of
+from kvpolicy.workflow.graph_wiring import Wiring
 from kvpolicy.workflow.shown import shown
 
 _ROLES = (AGENT, TOOL, BARRIER)
@@ -26,22 +27,23 @@ _JSON_KEYS = "nodes, edges, joins, loops"
 _DEEPEST = 16  # workflows within one another
 
 
-def read_graph(source: object, name: str, depth: int = 0) -> Graph:
-    """See `Graph.build`. depth: how many workflows stand around it."""
+def read_graph(source: object, name: str, make: type[Made], depth: int = 0) -> Made:
+    """See `Graph.build`. make: what the graph becomes; one that is that already is taken as it is. depth: how many
+    workflows stand around it."""
     if depth > _DEEPEST:
         raise InputFault(f"workflows stand within one another more than {_DEEPEST} deep")
-    if isinstance(source, Graph):
+    if isinstance(source, make):
         return source
     if isinstance(source, syntax.Workflow):
-        return from_block(source)
+        return from_block(source, make)
     if isinstance(source, Mapping):
-        return _from_json(source, name, depth)
+        return _from_json(source, name, make, depth)
     if hasattr(source, "nodes") and hasattr(source, "edges"):  # networkx is not loaded only to ask for its class
-        return _from_networkx(source, name, depth)
+        return _from_networkx(source, name, make, depth)
     raise InputFault(f"a workflow is a JSON object with {_JSON_KEYS} or a networkx graph, not {type(source).__name__}")
 
 
-def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
+def _from_json(document: Mapping[str, Any], name: str, make: type[Made], depth: int) -> Made:
     name = document.get("name") or name
     if not isinstance(name, str):
         raise InputFault(f"the name of a workflow is a text, not {shown(name)}")
@@ -49,7 +51,7 @@ def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
     place = Place(name, 1, 1)
     nodes: dict[str, str] = {}
     problems: list[Diagnostic] = []
-    nested: dict[str, tuple[Graph, str]] = {}
+    nested: dict[str, tuple[Wiring, str]] = {}
     edges: list[GraphEdge] = []
     for number, row in enumerate(_list(document, "nodes")):
         told: Mapping[str, Any] = row if isinstance(row, Mapping) else {"name": row}
@@ -85,15 +87,15 @@ def _from_json(document: Mapping[str, Any], name: str, depth: int) -> Graph:
     known = {node: kind for node, kind in joins.items() if node in nodes}
     if nested:
         nodes, usable, known = flatten(nodes, usable, known, nested)
-    return Graph(nodes, usable, known, name=name, problems=tuple(problems))
+    return make(nodes, usable, known, name=name, problems=tuple(problems))
 
 
-def _nested(told: Mapping[str, Any], node: str, depth: int) -> tuple[Graph, str]:
+def _nested(told: Mapping[str, Any], node: str, depth: int) -> tuple[Wiring, str]:
     """The workflow that a node stands for, and how it ends."""
     ends = told.get("ends", OR)
     if ends not in (AND, OR):
         raise InputFault(f"'ends' of '{node}' is 'and' (over with all of its ends) or 'or' (with the first)")
-    graph = read_graph(told["workflow"], node, depth + 1)
+    graph = read_graph(told["workflow"], node, Wiring, depth + 1)
     if not graph.names:
         raise InputFault(f"the workflow of '{node}' has no nodes")
     return graph, ends
@@ -141,7 +143,7 @@ def _loop(row: object, place: str) -> Iterable[GraphEdge]:
     return [replace(_edge(row, place), is_loop=True)]
 
 
-def _from_networkx(source: Any, name: str, depth: int) -> Graph:
+def _from_networkx(source: Any, name: str, make: type[Made], depth: int) -> Made:
     """Node data may carry `role`, `join`, `parent`, `workflow` and `ends`, edge data `times`, `at_most`, `probability`,
     `loop`, `group`."""
     try:
@@ -157,7 +159,7 @@ def _from_networkx(source: Any, name: str, depth: int) -> Graph:
         "joins": {node: data["join"] for node, data in rows if "join" in data},
         "edges": [{**_known(data, EDGE_KEYS), "from": a, "to": b} for a, b, data in ends],
     }
-    return _from_json(document, name, depth)
+    return _from_json(document, name, make, depth)
 
 
 def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
