@@ -20,7 +20,6 @@ import pytest
 
 from kvpolicy.listening import Bounds
 from kvpolicy.service import decisions as decisions_module
-from kvpolicy.service import doctor as doctor_module
 from kvpolicy.service.app import Gateway
 from kvpolicy.service.assembly import assemble
 from kvpolicy.service.config import checked_config
@@ -149,9 +148,12 @@ def test_a_step_of_deciding_that_breaks(
 def test_a_reading_that_breaks(running: Any, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     using = [m for n, m in sys.modules.items() if re.fullmatch(r"kvpolicy\.service\.\w+", n) and hasattr(m, step)]
     assert using
+    _, made, _ = running
+    before = made.proxy.counts["stage_faults"]
     for module in using:
         monkeypatch.setattr(module, step, broken)
     unharmed(running, same_salt=None)
+    assert made.proxy.counts["stage_faults"] >= before + 2
 
 
 def test_a_dialect_that_breaks(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,22 +171,24 @@ def test_a_salt_that_cannot_be_made_is_nobodys(running: Any, monkeypatch: pytest
 def test_a_whole_stage_that_breaks(running: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     at, made, engine = running
     for method, fault in (("enter", broken_async), ("chunk", broken), ("leave", broken)):
+        before = made.proxy.counts["stage_faults"]
         with monkeypatch.context() as patch:
             patch.setattr(type(stage(made, name)), method, fault)
             for _ in range(2):
                 answer = ask(at)
                 assert (answer.status_code, answer.content) == (200, ANSWER)
                 assert models(engine)[-1]["cache_salt"].startswith("kvp-")
-    assert until(lambda: made.proxy.running == 0)
+            assert until(lambda: made.proxy.running == 0)
+        assert made.proxy.counts["stage_faults"] >= before + 2, method
 
 
-@pytest.mark.parametrize("module", [decisions_module, doctor_module])
-def test_reading_the_answer_that_breaks(running: Any, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
-    at, _, _ = running
-    for name in ("AnswerReader", "following"):
-        if hasattr(module, name):
-            monkeypatch.setattr(module, name, broken)
-            assert ask(at).content == ANSWER
+@pytest.mark.parametrize("name", ["AnswerReader", "following"])
+def test_reading_the_answer_that_breaks(running: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    at, made, _ = running
+    before = made.proxy.counts["stage_faults"]
+    monkeypatch.setattr(decisions_module, name, broken)
+    assert ask(at).content == ANSWER
+    assert until(lambda: made.proxy.counts["stage_faults"] > before)
 
 
 def test_planning_that_takes_too_long_is_given_up(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
