@@ -45,7 +45,7 @@ def _attach(scheduler: Any, hook: str, clock: Callable[[], float]) -> Keeper | N
         "kvpolicy: on: vLLM %s, %s, %d blocks of %d tokens, budget %g, channel %s",
         version,
         hook,
-        keeper.pool.num_gpu_blocks - 1,
+        keeper.blocks,
         keeper.holdings.unit,
         _budget(),
         "none" if keeper.channel is None else keeper.channel.address,

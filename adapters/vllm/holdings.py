@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kvpolicy.channel.names import blocks_named
+
 
 class Holdings:
     """scheduler: a built vLLM scheduler with prefix caching. unit: tokens of a block of the deciding group.
@@ -87,22 +89,17 @@ class Holdings:
                     sides[index].append(block.block_id)
         return keys, [tuple(row) for row in sides]
 
-    def named(self, wanted: Sequence[int | str]) -> list[Any]:
-        """Hashes by the names that the engine's events give them: 64-bit numbers, or hex text of all of it. A number
-        costs a look at every cached block once; hex text does not. Up to the first that is not cached."""
-        numbers = {int(w) for w in wanted if isinstance(w, int)}
-        by_number: dict[int, Any] = {}
-        if numbers:
+    def named(self, names: Sequence[int | str]) -> list[bytes]:
+        """Hashes by the names that the engine's events give them. A number costs a look at every cached block once;
+        hex text does not. Up to the first that is not cached."""
+        ends = {n.to_bytes(8, "big") + self.suffix: n for n in names if isinstance(n, int) and 0 <= n < 1 << 64}
+        found: dict[int, bytes] = {}
+        if ends:
             for key in self.pool.cached_block_hash_to_block._cache:
-                if key[-4:] == self.suffix and (number := int.from_bytes(key[-12:-4], "big")) in numbers:
-                    by_number[number] = key[:-4]
-        found: list[Any] = []
-        for name in wanted:
-            known = by_number.get(name) if isinstance(name, int) else _bytes(name)
-            if known is None:
-                break
-            found.append(known)
-        return found
+                number = ends.get(key[-12:])
+                if number is not None:
+                    found[number] = key[:-4]
+        return blocks_named(names, found)
 
     def _beside(self, request_id: str, start: int, count: int) -> list[tuple[int, ...]]:
         sides: list[list[int]] = [[] for _ in range(count)]
@@ -121,10 +118,3 @@ class Holdings:
                 found = table.get(name)
                 sides[place].append(next(iter(found)) if type(found) is dict and found else block.block_id)
         return [tuple(row) for row in sides]
-
-
-def _bytes(text: str) -> bytes | None:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return None

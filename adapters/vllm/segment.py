@@ -1,7 +1,8 @@
-"""A segment of the ranked queue: free blocks of one release that belong to one run, first to leave first.
+"""Segments: free blocks of one release that belong to one run, first to leave first; and the ranks that they stand in.
 
-`queue` makes them of what is released and takes from their front; a touch takes from their end, or leaves a hole.
-`Rank` holds the segments of one rank in order of release.
+`ranked` makes them of what is released and takes from their front; a touch takes from their end, or leaves a hole.
+`Rank` holds the segments of one rank in order of release. A run has its segments in `Run.standing`: most often one,
+which stands there itself, else a list.
 """
 
 from __future__ import annotations
@@ -36,6 +37,36 @@ class Segment:
         self.rank = rank
         self.holes = 0
         self.entry: Entry | None = None
+
+    def join(self) -> None:
+        """Its run, where it has one, has one segment more."""
+        run: Any = self.run
+        if run is None:
+            return
+        if run.standing is None:
+            run.standing = self
+        elif type(run.standing) is list:
+            run.standing.append(self)
+        else:
+            run.standing = [run.standing, self]
+
+    def part(self) -> None:
+        """Its run, where it has one, has one segment less."""
+        run: Any = self.run
+        if run is None:
+            return
+        if run.standing is self:
+            run.standing = None
+        elif type(run.standing) is list:
+            run.standing.remove(self)
+            if not run.standing:
+                run.standing = None
+
+    def dissolve(self) -> None:
+        """Nothing is left of it."""
+        if self.entry is not None:
+            self.rank.leave(self)
+        self.part()
 
     def live(self, state: list[Any]) -> Iterator[int]:
         """Its ids in order."""
@@ -110,6 +141,14 @@ class Rank:
         late = sorted(entry for entry in self.late if entry[3].entry is entry)
         line = (entry for entry in self.line if entry[3].entry is entry)
         return (entry[3] for entry in (merge(line, late) if late else line))
+
+
+def segments_of(run: Run) -> list[Segment]:
+    """Those of a run."""
+    standing: Any = run.standing
+    if standing is None:
+        return []
+    return list(standing) if type(standing) is list else [standing]
 
 
 def pieces(segment: Segment, members: set[int], state: list[Any]) -> list[tuple[list[int], bool, int]]:

@@ -28,8 +28,7 @@ class Steered:
             return super().schedule(*args, **kwargs)  # type: ignore[misc]
         keeper.before_step()
         output = super().schedule(*args, **kwargs)  # type: ignore[misc]
-        if keeper.engaged:
-            keeper.after_schedule(output)
+        keeper.after_schedule(output)
         return output
 
     def _free_request_blocks(self, request: Any) -> Any:
@@ -42,9 +41,8 @@ class Steered:
         one, too, several times a step, which takes them up itself."""
         if super().has_requests():  # type: ignore[misc]
             return True
-        keeper = self._kvp
-        if keeper is not None and keeper.channel is not None and keeper.channel.pending:
-            keeper.drain()
+        if self._kvp is not None:
+            self._kvp.drain()
         return bool(super().has_requests())  # type: ignore[misc]
 
     def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:

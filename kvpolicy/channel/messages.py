@@ -1,6 +1,6 @@
 """Messages of the control channel: claims re-ranked, made, ended and shown without a request.
 
-`channel` has checked their form, an engine's keeper calls `apply` between two allocations and sends the answer. `do`:
+`channel` has checked their form, an engine's side calls `apply` between two allocations and sends the answer. `do`:
 rank, claim, plan, release, release_all, end, event, show. A claim is named by what its request called it, by its span's
 kind or its span's index; no name means all of the owner's. `plan` stands in `replans`.
 """
@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from kvpolicy import words
 from kvpolicy.channel.payload import changed, owner_of, standing
-from kvpolicy.channel.replans import Requests, replan
+from kvpolicy.channel.replans import Awaited, Requests, replan
 from kvpolicy.claims.answers import Answer, answers
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import Ledger
@@ -47,11 +47,26 @@ def apply(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
     return action(engine, message, now)
 
 
-def unengaged(message: Mapping[str, Any]) -> Row:
-    """The answer before any directive has come: there is no claim."""
+def unengaged(awaited: Awaited, message: Mapping[str, Any], now: float) -> Row | None:
+    """The answer before any directive has come: there is no claim, and only a plan is kept for its request. None for
+    a message that is the first directive."""
+    if message.get("do") == "claim":
+        return None
     if message.get("do") == "show":
         return {"status": "accepted", "claims": [], "blocks": []}
+    if message.get("do") == "plan":
+        awaited.early(message, now)
     return _unknown("there are no claims yet")
+
+
+def rejected(fault: InputFault) -> Row:
+    """The answer to what cannot be meant."""
+    return {"status": "rejected", "requested": 0, "granted": 0, "reason": str(fault)}
+
+
+def ignored(reason: str) -> Row:
+    """The answer where nothing is done, through no fault of the message."""
+    return {"status": "ignored", "requested": 0, "granted": 0, "reason": reason}
 
 
 class _Wishes:

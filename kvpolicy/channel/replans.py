@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from kvpolicy.blocks import Layout, lay_out
 from kvpolicy.channel.payload import Told, of_body, owner_of, read
-from kvpolicy.channel.running import Running
+from kvpolicy.channel.running import Running, arrive
 from kvpolicy.claims.ledger import Ledger
 from kvpolicy.claims.line import Line
 from kvpolicy.directive import Directive
@@ -41,9 +41,15 @@ class Awaited:
         if len(self._early) > MOST_AWAITED:
             self._early.popitem(last=False)
 
-    def came(self, told: Told, now: float) -> Told:
-        """A request has come: what it says, or what a plan says that came before it. Raises nothing for a plan that
-        cannot be meant; the request stands as it is."""
+    def read(self, carried: Any, request_id: str, tokens: int, block_size: int, now: float) -> Told:
+        """A request has come that carries this: what it says, or what a plan says that came before it. The other
+        arguments are those of `payload.read`. Raises InputFault for what cannot be meant."""
+        told = read(carried, request_id, tokens, block_size, now)
+        lay_out(told.request)
+        return self._came(told, now)
+
+    def _came(self, told: Told, now: float) -> Told:
+        """Raises nothing for a plan that cannot be meant; the request stands as it is."""
         if not self._early:
             return told
         request = told.request
@@ -57,9 +63,7 @@ class Awaited:
         return told
 
     def ended(self, told: Told, hashes: Sequence[Hashable]) -> None:
-        """A request is over. Only one that came without spans is still to be told of."""
-        if told.request.spans or not told.follows:
-            return
+        """A request is over of which is still to be told (`told.follows`)."""
         self._hashes[told.request.owner.key, told.request.id] = hashes
         if len(self._hashes) > MOST_AWAITED:
             self._hashes.popitem(last=False)
@@ -143,10 +147,8 @@ def _told(message: Mapping[str, Any], request: Request, now: float) -> Told:
 
 def _wait_anew(engine: Requests, ledger: Ledger, running: Running, told: Told, now: float) -> None:
     """It has come, but has no blocks: as if it had said this from the beginning."""
-    layout = lay_out(told.request)
-    hashes = engine.hashes_of(running)
-    arrival = ledger.arrive(told.request, layout, hashes, now, open_calls=told.waits)
-    running.told, running.arrival = told, arrival
+    running.arrival = arrive(ledger, told, engine.hashes_of(running), now)
+    running.told = told
 
 
 def _relabel(

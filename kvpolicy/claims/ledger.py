@@ -7,6 +7,7 @@ until then lapse, each at its own time.
     arrive   what a new request shows to be dead ends          place    its claims, once the engine has stored blocks
     grow     more blocks stored                                 plan     the same request read again
     finish   an answer ended        cancel   withdrawn          claim    a claim by call        release / end   the end
+    resume   it goes on after a preemption
 """
 
 from __future__ import annotations
@@ -100,6 +101,11 @@ class Ledger(Placing):
             line.frozen = None
             self.settle(line, now)
         return len(lines)
+
+    @property
+    def lines(self) -> int:
+        """Lines of claims, of all owners."""
+        return sum(len(holder.lines()) for holder in list(self.holders.values()))
 
     def _end(self, holder: Holder, ends: Callable[[Claim], bool], now: float) -> int:
         count = 0

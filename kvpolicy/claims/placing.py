@@ -119,6 +119,12 @@ class Placing(Answering):
         self.settle(line, now, lease)
         self._counted(line, now)
 
+    def resume(self, line: Line, made: Iterable[Claim], hashes: Sequence[Hashable], lease: Lease, now: float) -> None:
+        """A preempted request goes on, on other blocks. made: the claims that it made."""
+        for claim in made:
+            claim.ended = False  # used again
+        self.grow(line, hashes, lease, now)
+
     def relabel(
         self,
         line: Line,

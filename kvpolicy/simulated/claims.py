@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from kvpolicy.blocks import lay_out
 from kvpolicy.channel import messages
-from kvpolicy.channel.payload import Told, read
+from kvpolicy.channel.names import blocks_named, number_of
+from kvpolicy.channel.payload import Told
 from kvpolicy.channel.replans import Awaited
-from kvpolicy.channel.running import Running
+from kvpolicy.channel.running import Running, arrive
 from kvpolicy.claims.ledger import BUDGET, Ledger
 from kvpolicy.claims.ranks import Ranks
 from kvpolicy.faults import InputFault
@@ -52,8 +52,7 @@ class Claims:
         if told is None:
             told = Told(Request(call.id, Owner(), len(call.prompt), self.pool.block_size), {}, {})
         self.advance(now)
-        arrival = self.ledger.arrive(told.request, lay_out(told.request), call.hashes, now, open_calls=told.waits)
-        self._running[call.id] = Running(call, told, arrival)
+        self._running[call.id] = Running(call, told, arrive(self.ledger, told, call.hashes, now))
         self.ledger.heed(now)
 
     def left(self, call: Call) -> None:
@@ -67,25 +66,16 @@ class Claims:
         running = self._running.get(call.id)
         if running is None or self.ledger is None:
             return
-        ledger, told = self.ledger, running.told
-        running.lease = lease
-        ledger.heed(now)
-        holder = ledger.holder(told.request.owner)
-        if holder is not None:
-            ledger.touched(holder, now)
-        line = ledger.place(running.arrival, call.hashes, told.directives.values(), cast(Any, lease), now)
-        line.outline = told.names
-        running.line, running.made = line, line.claims
-        self.counters["placed"] += 1
-        ledger.heed(now)
+        if running.place(self.ledger, call.hashes, lease, now):
+            self.counters["placed"] += 1
+        self.ledger.heed(now)
 
     def grew(self, call: Call, now: float) -> None:
         """Its answer filled more blocks."""
         running = self._running.get(call.id)
         if running is None or self.ledger is None:
             return
-        if running.leads is not None:
-            self.ledger.grow(running.leads, call.hashes, cast(Any, running.lease), now)
+        running.grow(self.ledger, call.hashes, now)
         self.ledger.heed(now)
 
     def ended(self, call: Call, now: float, *, cancelled: bool) -> None:
@@ -95,14 +85,7 @@ class Claims:
             return
         if running.told.follows:
             self.awaited.ended(running.told, call.hashes)
-        line = running.line
-        if line is None:
-            self.ledger.leave(running.arrival)
-        elif cancelled:
-            self.ledger.cancel(line, running.made, now)
-        else:
-            self.ledger.finish(line, running.made, now)
-            self.ledger.settle(line, now)
+        running.end(self.ledger, now, cancelled=cancelled)
         self.ledger.heed(now)
 
     def advance(self, now: float) -> None:
@@ -134,20 +117,19 @@ class Claims:
         self.counters["messages"] += 1
         try:
             if self.ledger is None:
-                if message.get("do") == "plan":
-                    self.awaited.early(message, now)
-                if message.get("do") != "claim":
-                    return messages.unengaged(message)
+                row = messages.unengaged(self.awaited, message, now)
+                if row is not None:
+                    return row
                 self._engage()
             self.advance(now)
             row = messages.apply(self, message, now)
             self.advance(now)
         except InputFault as fault:
-            return {"status": "rejected", "requested": 0, "granted": 0, "reason": str(fault)}
+            return messages.rejected(fault)
         except Exception:
             self.counters["failures"] += 1
             log.exception("a message broke")
-            return {"status": "ignored", "requested": 0, "granted": 0, "reason": "a fault of ours"}
+            return messages.ignored("a fault of ours")
         return row
 
     def rows(self, now: float) -> list[dict[str, Any]]:
@@ -162,7 +144,7 @@ class Claims:
         return {
             "simulated": True,
             "active": self.ledger is not None,
-            "claims": 0 if self.ledger is None else sum(len(h.lines()) for h in list(self.ledger.holders.values())),
+            "claims": 0 if self.ledger is None else self.ledger.lines,
             "protected": self.pool.protected_blocks,
             "blocks": self.pool.capacity,
             "block_size": self.pool.block_size,
@@ -172,13 +154,7 @@ class Claims:
 
     def named(self, names: Sequence[int | str]) -> list[bytes]:
         """Blocks by the names that events give them, up to the first that is not cached."""
-        found = []
-        for name in names:
-            block = self._names.get(name) if isinstance(name, int) else _bytes(name)
-            if block is None:
-                break
-            found.append(block)
-        return found
+        return blocks_named(names, self._names)
 
     def ranks_of(self, hashes: Sequence[Any]) -> list[int]:
         """The strengths of a prompt's leading blocks, up to the first that is not cached."""
@@ -201,9 +177,7 @@ class Claims:
         if call.directives is None:
             return None
         try:
-            told = read(call.directives, call.id, len(call.prompt), self.pool.block_size, now)
-            lay_out(told.request)
-            told = self.awaited.came(told, now)
+            told = self.awaited.read(call.directives, call.id, len(call.prompt), self.pool.block_size, now)
         except InputFault as fault:
             self.counters["rejected"] += 1
             log.warning("request %s: %s; it is served as one that says nothing", call.id, fault)
@@ -215,15 +189,3 @@ class Claims:
         if self.ledger is None:
             self.ledger = Ledger(cast(Ranks, self.pool), budget=self._budget)
             self.pool.listener = cast(Any, self.ledger)
-
-
-def number_of(block: object) -> int:
-    """A block's name in events: the low 64 bits of its hash."""
-    return int.from_bytes(block[-8:], "big") if isinstance(block, bytes) else 0
-
-
-def _bytes(text: str) -> bytes | None:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return None

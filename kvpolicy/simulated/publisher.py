@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from kvpolicy.channel.names import number_of
 from kvpolicy.faults import InputFault, install
 from kvpolicy.pool.events import AllBlocksCleared, BlockRemoved, BlockStored, Event
-from kvpolicy.simulated.claims import number_of
 from kvpolicy.simulated.generation import Call
 
 KEPT = 10_000  # batches that a replay can bring

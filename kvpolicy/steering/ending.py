@@ -97,9 +97,7 @@ class Ending(Requests):
         running.lease = lease = self.pool.acquire(running.hashes[: running.computed], now)
         try:
             if running.leads is not None:
-                for claim in running.made:
-                    claim.ended = False  # used again
-                self.ledger.grow(running.leads, running.hashes, lease, now)
+                self.ledger.resume(running.leads, running.made, running.hashes, lease, now)
         except Exception:
             self.counters["failures"] += 1
         self._heed(now)

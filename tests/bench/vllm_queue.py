@@ -57,7 +57,7 @@ class Side:
         """The life of a request's claims: it comes, is placed, and leaves. 20 spans, non-increasing in `levels`."""
         if self.levels is None:
             return
-        keeper, size = self.engine.keeper, len(blocks)
+        claims, size = self.engine.claims, len(blocks)
         began = time.thread_time_ns()
         now = self.engine.now
         tokens = size * SIZE
@@ -72,14 +72,14 @@ class Side:
         name = str(self.number)
         request = Request(name, Owner(session=name), tokens, SIZE, tuple(spans))
         hashes = [block.block_hash[:-4] for block in blocks]
-        arrival = keeper.ledger.arrive(request, lay_out(request), hashes, now)
-        lease = keeper.trunk.lease(now)
-        keeper.trunk.enter(lease, [block.block_id for block in blocks], [], now)
-        line = keeper.ledger.place(arrival, hashes, wishes, lease, now)
-        keeper.trunk.release(lease, now)
-        keeper.ledger.finish(line, line.claims, now, classified=True)
-        keeper.ledger.settle(line, now)
-        keeper._heed(now)
+        arrival = claims.ledger.arrive(request, lay_out(request), hashes, now)
+        lease = claims.trunk.lease(now)
+        claims.trunk.enter(lease, [block.block_id for block in blocks], [], now)
+        line = claims.ledger.place(arrival, hashes, wishes, lease, now)
+        claims.trunk.release(lease, now)
+        claims.ledger.finish(line, line.claims, now, classified=True)
+        claims.ledger.settle(line, now)
+        claims.heed(now)
         self.claim_ns.append(time.thread_time_ns() - began)
 
     def fill(self, length: int) -> None:
@@ -102,7 +102,7 @@ class Side:
         self.hash(blocks)
         self.claim(blocks)
         self.pool.free_blocks(reversed(blocks))
-        self.engine.keeper._heed(self.engine.now)
+        self.engine.claims.heed(self.engine.now)
 
     def batch(self, requests: int, length: int) -> int:
         """Nanoseconds of the timed calls of `requests` requests."""
@@ -121,7 +121,7 @@ class Side:
             spent += clock() - began
             pool.free_blocks(reversed(blocks))
             if self.levels is not None:
-                self.engine.keeper._heed(self.engine.now)  # what evictions ended
+                self.engine.claims.heed(self.engine.now)  # what evictions ended
         return spent
 
 
@@ -187,18 +187,18 @@ def reranking() -> bool:
         side.hash(blocks)
         side.claim(blocks)
         engine.pool.free_blocks(reversed(blocks))
-        owner = next(iter(engine.keeper.ledger.holders.values())).owner.session
+        owner = next(iter(engine.claims.ledger.holders.values())).owner.session
         spent = []
         gc.collect()
         gc.disable()
         for n in range(400):
             message = {"do": "rank", "owner": owner, "priority": 40 + n % 50}
             began = time.thread_time_ns()
-            row = engine.keeper._take_up(message)
+            row = engine.keeper.take_up(message)
             spent.append((time.thread_time_ns() - began) / 1e3)
             assert row["granted"] == length, row
         gc.enable()
-        assert engine.keeper.trunk.rank_of(blocks[0].block_id) == 40 + 399 % 50
+        assert engine.claims.trunk.rank_of(blocks[0].block_id) == 40 + 399 % 50
         middle, low, high = interval(spent)
         within = within and (bound is None or low <= bound)
         print(

@@ -124,6 +124,15 @@ class Stepped:
         return self.scheduler._kvp
 
     @property
+    def claims(self) -> Any:
+        """None before the first directive, and after a fault."""
+        return self.keeper.claims
+
+    def run_of(self, block: int) -> Any:
+        """The run of a prompt that a block belongs to, as the queue has it."""
+        return self.pool.free_block_queue.order.run_of(block)
+
+    @property
     def free(self) -> int:
         return int(self.pool.get_num_free_blocks())
 
@@ -218,7 +227,7 @@ class Stepped:
 
     def say(self, **message: Any) -> dict[str, Any]:
         """A message of the control channel, taken up as the scheduler does it."""
-        return self.keeper._take_up(message)  # type: ignore[no-any-return]
+        return self.keeper.take_up(message)  # type: ignore[no-any-return]
 
 
 def prompt(seed: int, blocks: int, more: int = 1) -> list[int]:

@@ -9,10 +9,13 @@ import pytest
 
 from kvpolicy.adapters.vllm import segment
 from kvpolicy.adapters.vllm.attach import attach
+from kvpolicy.adapters.vllm.claims import Claims
 from kvpolicy.adapters.vllm.holdings import Holdings
 from kvpolicy.adapters.vllm.keeper import MOST_FAULTS, Keeper
-from kvpolicy.adapters.vllm.queue import RankedQueue
+from kvpolicy.adapters.vllm.ranked import Ranked
 from kvpolicy.adapters.vllm.segment import Rank, Segment
+from kvpolicy.adapters.vllm.takeover import Takeover
+from kvpolicy.adapters.vllm.tree import Tree
 from kvpolicy.adapters.vllm.trunk import Trunk
 from kvpolicy.adapters.vllm.versions import unknown
 from kvpolicy.claims.ledger import Ledger
@@ -26,12 +29,15 @@ class Injected(Exception):
 HOOKS = [
     (owner, name)
     for owner, names in (
-        (RankedQueue, "_pop _append _prepend _take_out _take_some assign put"),
+        (Ranked, "pop append prepend take _take_some assign put after"),
         (Rank, "first enter leave sweep"),
-        (Trunk, "enter release mark weigh unmark take_up tell_emptied uncached _split _cut"),
+        (Tree, "hold store attach split cut emptied"),
+        (Trunk, "enter release mark weigh unmark take_up tell_emptied uncached"),
         (Ledger, "arrive place grow finish settle heed advance cancel"),
         (Holdings, "hashes cached"),
-        (Keeper, "_came _arrive _after_schedule _place _grow _leaving _advance engage"),
+        (Claims, "begin came scheduled leaving advance uncached heed _place _grow"),
+        (Takeover, "begin"),
+        (Keeper, "engage"),
     )
     for name in names.split()
 ]

@@ -41,7 +41,7 @@ def test_every_group_that_a_hit_consults_is_kept(groups: tuple[str, ...]) -> Non
 def test_null_blocks_of_a_window_are_never_claimed() -> None:
     engine = Stepped(blocks=96, groups=("full", "window"), window=2 * SIZE, batched=64)
     engine.ask(prompt(1, 16), system(1, 16, priority=90), output=40)
-    assert engine.keeper.queue.run_of(0) is None
+    assert engine.run_of(0) is None
     assert 0 not in engine.order()
     assert engine.free == 95
     assert engine.keeper.counters["failures"] == 0
@@ -71,10 +71,10 @@ def test_two_requests_that_compute_the_same_at_once() -> None:
 def test_blocks_evicted_by_id_go_and_their_claims_with_them() -> None:
     engine = Stepped()
     engine.ask(prompt(1, 6), system(1, 6, priority=90))
-    ranked = [i for i in engine.order() if engine.keeper.trunk.rank_of(i) == 90]
+    ranked = [i for i in engine.order() if engine.claims.trunk.rank_of(i) == 90]
     assert len(ranked) == 6
     engine.scheduler.kv_cache_manager.evict_blocks(set(ranked[:2]))  # the prompt's last: a tail leaves first
-    assert [engine.keeper.trunk.rank_of(i) for i in ranked] == [DEFAULT] * 2 + [90] * 4
+    assert [engine.claims.trunk.rank_of(i) for i in ranked] == [DEFAULT] * 2 + [90] * 4
     assert engine.order()[-4:] == ranked[2:]
     engine.flood(30)
     assert engine.ask(prompt(1, 6)) == 4 * SIZE

@@ -41,15 +41,15 @@ def check(engine: Stepped) -> None:
     assert keeper.counters["failures"] == 0
     order = engine.order()
     assert len(order) == len(set(order)) == engine.free
-    if not keeper.engaged:
+    if engine.claims is None:
         return
-    keeper._heed(engine.now)
-    trunk = keeper.trunk
+    engine.claims.heed(engine.now)
+    trunk = engine.claims.trunk
     ranks = [trunk.rank_of(i) for i in order]
     queued = [r for i, r in zip(order, ranks, strict=True) if engine.pool.blocks[i].block_hash is not None]
     assert queued == sorted(queued), "the order of the queue is that of ranks"
     seen: set[int] = set()
-    pending = [trunk._root]
+    pending = [trunk.tree.root]
     while pending:
         run = pending.pop()
         for child in run.children.values():
@@ -59,7 +59,7 @@ def check(engine: Stepped) -> None:
         for key in run.hashes:
             assert key not in seen
             seen.add(key)
-            assert keeper.queue.run_of(key) is run
+            assert engine.run_of(key) is run
             assert engine.pool.blocks[key].block_hash is not None
     assert trunk.protected_blocks <= int(0.4 * (BLOCKS - 1))
     claimed = sum(1 for i in range(1, BLOCKS) if trunk.rank_of(i) >= 200)

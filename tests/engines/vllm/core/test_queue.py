@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock
 
 from kvpolicy.adapters.vllm.queue import RankedQueue
+from kvpolicy.adapters.vllm.touch import touching
 
 HASHED = b"h"
 
@@ -30,7 +31,7 @@ class Pair:
         self.a, self.b = blocks_of(count, hashed), blocks_of(count, hashed)
         self.stock = FreeKVCacheBlockQueue(list(self.a))
         self.ours = RankedQueue(self.b, list(self.b))
-        self.touch = self.ours.touching(self._stock_touch)
+        self.touch = touching(self.ours, self._stock_touch)
         self.held: list[int] = []
 
     def _stock_touch(self, blocks: Sequence[KVCacheBlock]) -> None:

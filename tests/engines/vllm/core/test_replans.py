@@ -55,7 +55,7 @@ def test_a_plan_that_comes_after_its_request_has_ended(kind: str) -> None:
 def test_a_plan_that_comes_before_its_request_and_before_any_directive() -> None:
     engine = Stepped()
     assert engine.say(do="plan", owner="s", request="r", payload=named("r", priority=90))["status"] == "unknown"
-    assert not engine.keeper.engaged
+    assert engine.claims is None
     engine.ask(shared(2), silent("r"))
     assert kept(engine) == HEAD * SIZE
 

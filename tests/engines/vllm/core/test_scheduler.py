@@ -27,7 +27,7 @@ def test_a_ranked_system_prompt_survives_a_flood_and_an_unranked_one_does_not(ki
 def test_every_carrier_reaches_the_queue(carrier: str) -> None:
     engine = Stepped()
     engine.ask(shared(2), system(1, 4, priority=90), carrier=carrier)
-    assert engine.keeper.engaged
+    assert engine.claims is not None
     engine.flood(30)
     assert engine.ask(shared(3)) == 4 * SIZE
 
@@ -57,7 +57,7 @@ def test_all_blocks_protected_still_serves() -> None:
     assert engine.steps == stock.steps
     assert engine.free == stock.free == 63
     assert engine.keeper.counters["failures"] == 0
-    assert engine.keeper.trunk.protected_blocks <= 0.4 * 63
+    assert engine.claims.trunk.protected_blocks <= 0.4 * 63
 
 
 def test_a_higher_rank_leaves_after_a_lower_one_whatever_their_age() -> None:
@@ -66,7 +66,7 @@ def test_a_higher_rank_leaves_after_a_lower_one_whatever_their_age() -> None:
     engine.ask(prompt(2, 4, 0), system(2, 4, owner="b", priority=20))  # nothing behind it that is kept
     engine.ask(prompt(3, 4), system(3, 4, owner="c"))
     order = engine.order()
-    ranks = [engine.keeper.trunk.rank_of(i) for i in order]
+    ranks = [engine.claims.trunk.rank_of(i) for i in order]
     claimed = [r for i, r in zip(order, ranks, strict=True) if engine.pool.blocks[i].block_hash is not None]
     assert claimed == [20] * 4 + [35] * 4 + [80] * 4
 
@@ -129,18 +129,18 @@ def test_nobody_sinks_what_others_use() -> None:
     engine.ask(prompt(9, 2), system(9, 2, owner="x", priority=50))
     engine.ask(shared(3), system(1, 4, owner="a", retention="drop"))
     order = engine.order()
-    head = [i for i in order if engine.keeper.trunk.rank_of(i) < 35]
+    head = [i for i in order if engine.claims.trunk.rank_of(i) < 35]
     assert len(head) == BEHIND  # what only the dropping owner has, and not the four blocks shared with the first
     engine.now += 3601
     engine.flood(1, 1, start=5000)
-    assert len([i for i in engine.order() if engine.keeper.trunk.rank_of(i) < 35]) >= 4
+    assert len([i for i in engine.order() if engine.claims.trunk.rank_of(i) < 35]) >= 4
 
 
 def test_budget_clips_the_weakest_tail() -> None:
     engine = Stepped()
     engine.ask(prompt(1, 20), system(1, 20, owner="a", retention="pin", priority=50))
     engine.ask(prompt(2, 20), system(2, 20, owner="b", retention="pin", priority=90))
-    trunk = engine.keeper.trunk
+    trunk = engine.claims.trunk
     assert trunk.protected_blocks == int(0.4 * 63)
     show = engine.say(do="show")["claims"]
     protected = {row["owner"]: row for row in show if row["kind"] == "system"}
@@ -152,7 +152,7 @@ def test_a_reset_and_an_abort_leave_no_claim() -> None:
     engine.ask(shared(2), system(1, 4, priority=90, **{"for": "session"}))
     assert engine.scheduler.reset_prefix_cache()
     assert engine.keeper.status()["claims"] == 0
-    assert engine.keeper.trunk.runs == 0
+    assert engine.claims.trunk.runs == 0
     name = engine.add(shared(3), system(1, 4, priority=90, owner="s2"), output=50)
     engine.step()
     engine.abort(name)
@@ -168,12 +168,12 @@ def test_chunked_prefill_claims_what_is_stored_and_no_more() -> None:
     seen = []
     while name in engine.scheduler.requests:
         engine.step()
-        record = engine.keeper.running.get(name)
+        record = engine.claims.running.get(name)
         if record is not None and record.lease is not None:
             seen.append(record.lease.length)
     assert seen[0] == 4
     assert seen == sorted(seen)
-    ranks = [engine.keeper.trunk.rank_of(i) for i in engine.order()]
+    ranks = [engine.claims.trunk.rank_of(i) for i in engine.order()]
     assert ranks.count(90) == 12
 
 
@@ -187,7 +187,7 @@ def test_preemption_lets_go_and_comes_back() -> None:
     assert sum(request.num_preemptions for request in requests) > 0
     assert engine.keeper.counters["failures"] == 0
     assert engine.free == 23
-    assert engine.keeper.running == {}
+    assert engine.claims.running == {}
 
 
 def test_blocks_of_the_answer_are_claimed_when_they_are_let_go() -> None:
@@ -200,7 +200,7 @@ def test_blocks_of_the_answer_are_claimed_when_they_are_let_go() -> None:
         ],
     }
     engine.ask(prompt(1, 4), told, output=3 * SIZE + 2)
-    ranks = [engine.keeper.trunk.rank_of(i) for i in engine.order()]
+    ranks = [engine.claims.trunk.rank_of(i) for i in engine.order()]
     assert ranks.count(80) == 7  # the four of the prompt and three that the answer filled
 
 
@@ -208,9 +208,9 @@ def test_a_block_id_that_is_used_again_has_no_rank_of_before() -> None:
     engine = Stepped(blocks=12)
     engine.ask(prompt(1, 6), system(1, 6, priority=90))
     engine.ask(prompt(2, 10))  # takes nearly all, the ranked ones last
-    ranks = [engine.keeper.trunk.rank_of(i) for i in range(1, 12)]
+    ranks = [engine.claims.trunk.rank_of(i) for i in range(1, 12)]
     assert ranks.count(90) == 0
-    assert engine.keeper.trunk.runs == 1
+    assert engine.claims.trunk.runs == 1
     assert engine.ask(prompt(1, 6)) == 0
 
 
