@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"[a-z_]+|[A-Z_]+|[()\[\]|*+]")
 _IDENTIFIER = {"NAME", "WORD"}
 _PATTERNS = {
     "STRING": r'/"([^"\\\n]|\\.)*"/',
-    "QUANTITY": r"/\d+(\.\d+)?([A-Za-z_%][A-Za-z0-9_%]*|[ \t]+(ms|s|min|m|h|d|KiB|MiB|GiB|TiB|%))?/",
+    "QUANTITY": r"/\d+(\.\d+)?([A-Za-z_%][A-Za-z0-9_%]*|[ \t]+(ms|s|min|m|h|d|k|M|Ki|Mi|KiB|MiB|GiB|TiB|%))?/",
     "INT": r"/\d+/",
     "REL": 'choice("<=", ">=", "!=", "<", ">")',
 }

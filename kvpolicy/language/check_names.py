@@ -9,6 +9,7 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.load import group_name
 from kvpolicy.language.scope import Scope
 from kvpolicy.language.spelling import nearest
+from kvpolicy.language.synonyms import synonym
 from kvpolicy.language.typer import Typer
 from kvpolicy.language.types import spoken
 
@@ -16,7 +17,8 @@ from kvpolicy.language.types import spoken
 def unknown(what: str, written: str, place: Place, known: Iterable[str], otherwise: str | None = None) -> Diagnostic:
     """A word that does not exist, with the nearest that does."""
     table = tuple(known)
-    near = nearest(written, table)
+    meant = synonym(what, written)
+    near = meant if meant in table else nearest(written, table)
     fix = f"did you mean `{near}`?" if near else otherwise
     if fix is None and table:
         fix = f"it can be {', '.join(table[:24])}"

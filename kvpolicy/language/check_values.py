@@ -162,7 +162,11 @@ def _ladder(value: syntax.Ladder, group: str, typer: Typer) -> None:
         if rung.after is not None:
             if number == 0:
                 message = f"the first tier of a ladder counts from the start, so '{rung.tier}' has no `after`"
-                fix = f"write `{rung.tier}`, or a tier in front: `gpu, {rung.tier} after {phrase(rung.after)}`"
+                front = value.rungs[1].tier if len(value.rungs) > 1 and value.rungs[1].after is None else None
+                after = phrase(rung.after)
+                fix = f"write `{rung.tier}`, or a tier in front: `gpu, {rung.tier} after {after}`"
+                if front is not None or rung.tier in {"gpu", "hbm"}:
+                    fix = f"write the time behind the tier that follows: `{rung.tier}, {front or 'cpu'} after {after}`"
                 typer.faults.append(codes.UNIT_MISMATCH.at(rung.place, message, fix=fix))
                 return
             typer.duration(rung.after, group, "an idle time")

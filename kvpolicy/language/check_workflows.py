@@ -19,13 +19,13 @@ from kvpolicy.language.typer import Typer
 
 
 def check_workflows(files: syntax.FileSet, typer: Typer) -> None:
-    """Nodes are declared once; where a workflow declares nodes, its edges run between those; what stands in a workflow
-    is another that exists, and never itself."""
+    """Nodes are declared once, and edges run between those; what stands in a workflow is another that exists, and never
+    itself."""
     found = nest(files, typer.scope.lost)
     typer.faults += found.faults
     for workflow in found.workflows:
         nodes = _declared(workflow, typer.faults)
-        typer.faults += _undeclared(workflow, nodes, typer.scope.lost) if nodes else ()
+        typer.faults += _undeclared(workflow, nodes, typer.scope.lost)
         typer.faults += _calls(workflow)
         typer.faults += counts(workflow)
         typer.faults += bounds(workflow)

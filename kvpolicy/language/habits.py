@@ -186,7 +186,13 @@ def _when_first(fault: Fault) -> Diagnostic | None:
     """`when tool_call { … }`."""
     follows = pieces(fault.text, fault.start + 4, min(len(fault.text), fault.start + 80))[:1]
     event = _event(follows[0].text) if follows else None
-    if fault.block not in {"file", "layer", "on"} or event is None:
+    if fault.block not in {"file", "layer", "on"}:
+        return None
+    if event is None and fault.opening is None and not (follows and follows[0].text == ":"):
+        message = "no rule begins with `when`"
+        fix = "write the condition behind the span: `turn when … { … }`"
+        return codes.SYNTAX.at(fault.place(fault.start, 4), message, fix=fix)
+    if event is None:
         return None
     return codes.SYNTAX.at(fault.place(fault.start, 4), "'when' opens no interval", fix=f"write `on {event} {{ … }}`")
 

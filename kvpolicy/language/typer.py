@@ -95,6 +95,8 @@ class Typer(CallTyper):
             fix = f"a function is written with parentheses: `{written}()`"
         elif written in words.SERIES:
             fix = f"ask for a part of it, such as `p95({written}) else 5s`"
+        elif written in {"true", "false", "on", "off"}:
+            fix = f"write `{'yes' if written in {'true', 'on'} else 'no'}`"
         elif written in words.ATTRIBUTES:
             fix = f"'{written}' is said of a span, in brackets behind it, such as `{example(written)}`"
         else:

@@ -15,6 +15,7 @@ from kvpolicy.language.build_expressions import unit_fault
 from kvpolicy.language.build_names import reserved
 from kvpolicy.language.expected import HARD, expected, instead, listed
 from kvpolicy.language.flow_slips import flow_slip
+from kvpolicy.language.foreign import foreign
 from kvpolicy.language.habits import habit
 from kvpolicy.language.met import Fault, Piece, is_nested, pieces
 
@@ -50,6 +51,7 @@ def describe(fault: Fault) -> Diagnostic:
         _unit,
         _unclosed,
         _swallowed,
+        foreign,
         _reserved,
         _foreign,
         _stray,

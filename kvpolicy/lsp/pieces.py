@@ -13,7 +13,7 @@ _PIECE = re.compile(
     r"(?P<comment>#[^\n]*)"
     r'|(?P<string>"(?:[^"\\\n]|\\.)*"?)'
     r"|(?P<number>\d+(?:\.\d+)?(?:[A-Za-z_%][A-Za-z0-9_%]*"
-    r"|[ \t]+(?:ms|s|min|m|h|d|KiB|MiB|GiB|TiB|%)(?![A-Za-z0-9_%])(?![ \t]*:))?)"
+    r"|[ \t]+(?:ms|s|min|m|h|d|k|M|Ki|Mi|KiB|MiB|GiB|TiB|%)(?![A-Za-z0-9_%])(?![ \t]*:))?)"
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>->|[<>!]=|\S)"
 )

@@ -254,7 +254,7 @@ def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_reserved_words_of_the_grammar_are_those_of_the_table() -> None:
     (listed,) = re.findall(r"^NAME: /\(\?!\(([a-z|]+)\)", grammar.grammar_text(), re.M)
     assert set(listed.split("|")) == {*words.STATEMENT_WORDS, *words.CLAUSE_WORDS, *words.TEST_WORDS}
-    units = (*words.DURATION_UNITS, *words.BYTE_UNITS, words.PERCENT_UNIT)
+    units = (*words.DURATION_UNITS, *words.TOKEN_UNITS, *words.BYTE_UNITS, words.PERCENT_UNIT)
     (spaced,) = re.findall(r"\[ \\t\]\+\(([A-Za-z|%]+)\)", grammar.grammar_text())
     assert set(spaced.split("|")) == set(units)
 

@@ -44,6 +44,57 @@ SLIPS = (
         "write `turn_end`",
     ),
     ("on tool_pause { turn { ttl: 1h } }", 4, "'tool_pause' is a phase, not an event; what leads", "write `tool_call`"),
+    ("system: { priority: 9 }", 7, "no colon stands between the spans", "write `system { … }`"),
+    (
+        "on tool_call, turn_end { turn { priority: 4 } }",
+        13,
+        "`on` takes one event",
+        "write a block for each: `on tool_",
+    ),
+    (
+        "on tool_call or turn_end { turn { priority: 4 } }",
+        14,
+        "`on` takes one event",
+        "write a block for each: `on too",
+    ),
+    (
+        "on tool_call till tool_result { turn { priority: 4 } }",
+        14,
+        "the end of an interval begins",
+        "write `on tool_call ",
+    ),
+    (
+        "when pressure(gpu) > 90% { turn { priority: 4 } }",
+        1,
+        "no rule begins with `when`",
+        "write the condition behind",
+    ),
+    ("turn and system { priority: 4 }", 6, "spans that a rule is about are listed", "write `turn, system { … }`"),
+    ("turn | system { priority: 4 }", 6, "spans that a rule is about are listed", "write `turn, system { … }`"),
+    ("turn[agent = a || agent = b] { priority: 4 }", 16, "in brackets `,` says 'and'", "write `,` for 'and'; for 'or'"),
+    ("turn[not agent = a] { priority: 4 }", 6, "no `not` stands in brackets", "write `agent != …`"),
+    ("turn[agent = a*] { priority: 4 }", 15, "there are no patterns", "write the names: `agent in {a, b}`"),
+    ("turn[agent = my agent] { priority: 4 }", 14, "a name with a blank in it", 'write `"my agent"`'),
+    ("coder turn { priority: 4 }", 1, "a colon is missing behind the rule's label", "write `coder: turn …`"),
+    ("rule coder: turn { priority: 4 }", 1, "a rule begins with its label", "remove `rule`"),
+    ("import base", 1, "another policy is brought in by `use`", "write `use base`"),
+    ('include "a.kvp"', 1, "another policy is brought in by `use`", 'write `use "a.kvp"`'),
+    ("* { priority: 4 }", 1, "no sign stands for all spans", "write `any { … }`"),
+    ("all { priority: 4 }", 1, "there is no span kind 'all'", "did you mean `any`?"),
+    ("user { priority: 4 }", 1, "there is no span kind 'user'", "did you mean `turn`?"),
+    ("turn { tier: vram }", 14, "there is no tier 'vram'", "did you mean `gpu`?"),
+    ("limit any { hold: at most 30% of vram }", 13, "there is no tier 'vram'", "did you mean `gpu`?"),
+    ("turn { priority: if idle() > 3s then 5 else 10 }", 18, "a value has no `if`", "write two rules, one of them"),
+    ("turn { admit: if hits(system) > 2 }", 15, "a value has no `if`", "write two rules, one of them"),
+    ("turn { priority: 50 when idle() > 3s }", 21, "a condition stands in front of the braces", "write `turn when … "),
+    ("turn { prefetch: true }", 18, "'true' is not defined", "write `yes`"),
+    (
+        "turn { tier: gpu after 5s, cpu }",
+        14,
+        "the first tier of a ladder",
+        "write the time behind the tier that follows: ",
+    ),
+    ("workflow w { agents a, b }", 14, "nodes are declared by `agent`, not by `agents`", "write `agent a`"),
 )
 
 
@@ -63,7 +114,35 @@ def test_a_test_that_expects_without_the_word() -> None:
     assert (fault.fix or "").startswith("write a step there: `given`")
 
 
+def test_time_in_a_test_passes_with_then() -> None:
+    text = 'turn { priority: 3 }\ntest "a" {\n given turn\n after 5s\n expect turn { priority: 3 }\n}\n'
+    (fault,) = faults_of(text)
+    assert (fault.place.line, fault.message, fault.fix) == (4, "time passes with `then`", "write `then 5s`")
+
+
+def test_properties_that_are_set_in_belong_in_braces() -> None:
+    fault = faults_of("turn:\n  priority: 50\n")[0]
+    assert (fault.place.line, fault.message, fault.fix) == (
+        2,
+        "properties stand in braces",
+        "write `turn { priority: … }`",
+    )
+
+
+def test_nodes_of_a_workflow_are_declared() -> None:
+    faults = faults_of("workflow w { a -> b }")
+    assert [(fault.message, fault.fix) for fault in faults] == [
+        ("there is no node 'a'", "declare it: `agent a`"),
+        ("there is no node 'b'", "declare it: `agent b`"),
+    ]
+
+
 MENDED = (
+    "turn[tokens >= 8 k] { priority: 50 }",
+    "turn[tokens >= 8 Ki], document[tokens < 1 M] { priority: 50 }",
+    "any { priority: 4 }",
+    'turn[agent = "my agent"] { priority: 4 }',
+    "turn { tier: gpu, cpu after 5s }",
     "turn { priority: 90 ttl: 1h }",
     "turn { retention: hold 30s }",
     "turn[tool in {a, b}] { priority: 4 }",

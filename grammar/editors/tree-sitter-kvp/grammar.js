@@ -62,7 +62,7 @@ module.exports = grammar({
     name: $ => choice($.identifier, $.string),
     identifier: $ => /[A-Za-z_][A-Za-z0-9_]*/,
     string: $ => /"([^"\\\n]|\\.)*"/,
-    quantity: $ => token(prec(1, /\d+(\.\d+)?([A-Za-z_%][A-Za-z0-9_%]*|[ \t]+(ms|s|min|m|h|d|KiB|MiB|GiB|TiB|%))?/)),
+    quantity: $ => token(prec(1, /\d+(\.\d+)?([A-Za-z_%][A-Za-z0-9_%]*|[ \t]+(ms|s|min|m|h|d|k|M|Ki|Mi|KiB|MiB|GiB|TiB|%))?/)),
     int: $ => /\d+/,
     rel: $ => choice("<=", ">=", "!=", "<", ">"),
     comment: $ => token(/#[^\n]*/),
