@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from kvpolicy.client.service import AsyncService, Service
     from kvpolicy.client.transport import annotate
     from kvpolicy.directive import Directive, Plan
-    from kvpolicy.embedded import Engine, check, load
+    from kvpolicy.embedded import Engine
     from kvpolicy.faults import Diagnostic, Notice
+    from kvpolicy.loading import check, load
     from kvpolicy.policy.policy import Policy
     from kvpolicy.request import Owner, Request, Span
     from kvpolicy.runs import Run, current_run
@@ -97,11 +98,11 @@ _LATER = {
     "base_url": "client.here",
     "body": "client.here",
     "branch": "client.here",
-    "check": "embedded",
+    "check": "loading",
     "current_run": "runs",
     "event": "client.here",
     "headers": "client.here",
-    "load": "embedded",
+    "load": "loading",
     "mark": "client.scope",
     "run": "client.here",
     "said": "client.here",

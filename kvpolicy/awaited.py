@@ -7,7 +7,8 @@ from typing import Any
 
 from kvpolicy.claims.answers import Answer
 from kvpolicy.directive import Plan
-from kvpolicy.embedded import Engine, Source
+from kvpolicy.embedded import Engine
+from kvpolicy.loading import Source
 from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Request
 from kvpolicy.runs import Run

@@ -1,4 +1,4 @@
-"""What a caller in Python hands over, checked before anything is done: requests, token ids, tool calls.
+"""What a caller in Python hands over, read and checked before anything is done: requests, workflows, token ids.
 
 Used by the public face (`embedded`, `runs`). A plan that breaks costs only the hints; a call that cannot be meant is
 the caller's slip, and is answered with an InputFault that says what to write.
@@ -8,14 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from kvpolicy import words
 from kvpolicy.blocks import lay_out
+from kvpolicy.client.graphs import readable
 from kvpolicy.faults import InputFault
 from kvpolicy.language.spelling import nearest
+from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Owner, Request, Span
+from kvpolicy.workflow.graph import Graph
 
 _OWNER = tuple(field.name for field in fields(Owner))
+
+
+def asked_request(request: Request | Mapping[str, Any], block_size: int) -> Request:
+    """A request, or the one that its JSON form states, checked as `check_request` does."""
+    if isinstance(request, Request):
+        return check_request(request, block_size)
+    if not isinstance(request, Mapping):
+        raise InputFault(f"a Request or its JSON form is needed, not one of type {type(request).__name__}")
+    from kvpolicy.request_json import read_request  # pydantic is slow to load
+
+    return check_request(read_request({"block_size": block_size, **request}), block_size)
+
+
+def asked_graph(workflow: object, policy: Policy | None) -> Graph:
+    """The graph of a workflow that `policy` has by that name, or that the caller gives itself (see `Engine.run`).
+    Raises InputFault with the names there are, and for what is no graph or has a loop without an exit."""
+    if not isinstance(workflow, str):
+        return Graph.sound(readable(workflow))
+    if policy is None:
+        raise InputFault(f"there is no workflow '{workflow}', as the engine has no policy; give the graph itself")
+    blocks = {block.name: block for block in policy.workflows}
+    if workflow in blocks:
+        return Graph.build(blocks[workflow], workflow)
+    near = nearest(workflow, blocks)
+    mend = f"did you mean '{near}'?" if near else f"it has {', '.join(blocks)}" if blocks else "it has none"
+    raise InputFault(f"the policy has no workflow '{workflow}'; {mend}")
 
 
 def check_request(request: Request, block_size: int) -> Request:

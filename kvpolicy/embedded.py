@@ -1,8 +1,8 @@
-"""The public face in Python: load a policy, check it, and run an engine under it.
+"""`kvpolicy.Engine`: an engine under a policy, from Python (`awaited` has `kvpolicy.AsyncEngine`).
 
-`kvpolicy.load`, `kvpolicy.check` and `kvpolicy.Engine` are these (`awaited` has `kvpolicy.AsyncEngine`). An engine
-comes from an adapter (`memory` is the embedded one); requests, answers and events go to it, with the time as an
-argument or from the engine's clock. One lock an engine: agent frameworks call from many threads.
+It comes from an adapter (`memory` is the embedded one); requests, answers and events go to it, with the time as an
+argument or from the engine's clock. One lock an engine: agent frameworks call from many threads. What callers hand
+over is read and checked in `calling`.
 """
 
 from __future__ import annotations
@@ -10,54 +10,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from threading import RLock
 from typing import Any, Protocol, cast
 
 from kvpolicy.adapter import find_adapter
-from kvpolicy.calling import check_hashes, check_owner, check_request, check_tokens, check_tool_calls
+from kvpolicy.calling import (
+    asked_graph,
+    asked_request,
+    check_hashes,
+    check_owner,
+    check_tokens,
+    check_tool_calls,
+)
 from kvpolicy.claims.answers import Answer
 from kvpolicy.claims.ledger import BUDGET
-from kvpolicy.client.graphs import readable
 from kvpolicy.directive import Plan
-from kvpolicy.faults import Diagnostic, InputFault
+from kvpolicy.faults import InputFault
 from kvpolicy.hashes import block_hashes
-from kvpolicy.language.load import load as load_files
-from kvpolicy.language.load import load_text
-from kvpolicy.language.spelling import nearest
+from kvpolicy.loading import Source, load
 from kvpolicy.plan import plan as make_plan
-from kvpolicy.policy.checked import Checked, examined
 from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.runs import Run
 from kvpolicy.steering import Outcome, Steering
 from kvpolicy.steering.scope import salt
 from kvpolicy.workflow.events import Event, check_fields, event_from_row
-from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.state import ToolCall
-
-Source = str | PathLike[str]
-_NO_POLICY = "there is no workflow '{}', as the engine has no policy; give the graph itself"
-
-
-def load(source: Source) -> Policy:
-    """The policy of a file, of a packaged name (`"continuum"`), or of a text (one with a brace or a line break in it).
-
-    Raises PolicyFault, which carries the diagnostics, where the policy has errors; InputFault where there is no such
-    file or name.
-    """
-    return _examined(source).policy()
-
-
-def check(source: Source) -> tuple[Diagnostic, ...]:
-    """Everything that `kvp check` says of a policy, errors and warnings, by place. `source` as for `load`."""
-    return _examined(source).diagnostics
-
-
-def _examined(source: Source) -> Checked:
-    if isinstance(source, str) and any(sign in source for sign in "{}\n"):
-        return examined(load_text(source))
-    return examined(load_files([Path(source) if isinstance(source, PathLike) else source]))
 
 
 class _Opens(Protocol):
@@ -127,7 +105,7 @@ class Engine:
 
         request: a Request, or its JSON form (see `kvp plan`). Raises InputFault where that cannot be read.
         """
-        asked = self._read(request)
+        asked = asked_request(request, self.block_size)
         with self._lock:
             at = self._at(now)
             self.steering.advance(at)
@@ -150,7 +128,7 @@ class Engine:
         for a request that cannot be read.
         """
         check_tokens(tokens)
-        asked = self._read(request)
+        asked = asked_request(request, self.block_size)
         if hashes is None:
             if tokens is None:
                 raise InputFault("a request needs its token ids, or the hashes of its blocks")
@@ -225,7 +203,7 @@ class Engine:
         """
         name = None
         if workflow is not None:
-            graph = self._named(workflow) if isinstance(workflow, str) else Graph.sound(readable(workflow))
+            graph = asked_graph(workflow, self.policy)
             name = graph.name
             with self._lock:
                 self.steering.describe(graph, tenant)
@@ -268,24 +246,3 @@ class Engine:
     def _at(self, now: float | None) -> float:
         """The time of a call; the clock never goes back."""
         return max(self.steering.now, self._clock() if now is None else now)
-
-    def _named(self, name: str) -> Graph:
-        """The workflow of this name in the policy. Raises InputFault with the names there are."""
-        blocks = {} if self.policy is None else {block.name: block for block in self.policy.workflows}
-        if name in blocks:
-            return Graph.build(blocks[name], name)
-        near = nearest(name, blocks)
-        mend = f"did you mean '{near}'?" if near else f"it has {', '.join(blocks)}" if blocks else "it has none"
-        raise InputFault(f"the policy has no workflow '{name}'; {mend}" if self.policy else _NO_POLICY.format(name))
-
-    def _read(self, request: Request | Mapping[str, Any]) -> Request:
-        if isinstance(request, Request):
-            return check_request(request, self.block_size)
-        if not isinstance(request, Mapping):
-            raise InputFault(f"a Request or its JSON form is needed, not one of type {type(request).__name__}")
-        from kvpolicy.request_json import read_request  # pydantic is slow to load
-
-        return check_request(read_request({"block_size": self.block_size, **request}), self.block_size)
-
-
-__all__ = ["Engine", "check", "load"]

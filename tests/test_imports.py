@@ -46,6 +46,7 @@ DIRECTION: tuple[frozenset[str], ...] = (
             "kvpolicy.replay",
             "kvpolicy.runs",
             "kvpolicy.embedded",
+            "kvpolicy.loading",
             "kvpolicy.awaited",
             "kvpolicy.calling",
             "kvpolicy.client",
