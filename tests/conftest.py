@@ -12,6 +12,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.lengthening import lengthen
+
 LONGER = int(os.environ.get("KVPOLICY_FUZZ", "1"))
 
 settings.register_profile(
@@ -36,11 +38,5 @@ def update(request: pytest.FixtureRequest) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Lengthen the property tests where that is asked for."""
-    if LONGER == 1:
-        return
-    for item in items:
-        test = getattr(item, "obj", None)
-        own = getattr(test, "_hypothesis_internal_use_settings", None)
-        if own is not None:
-            function = getattr(test, "__func__", test)
-            function._hypothesis_internal_use_settings = settings(own, max_examples=own.max_examples * LONGER)
+    if LONGER != 1:
+        lengthen((getattr(item, "obj", None) for item in items), LONGER)
