@@ -77,7 +77,8 @@ def read_address(text: str) -> Address:
         if not colon or not port.isdecimal() or int(port) > 65535:
             raise ChannelFault(f"channel address {text!r}: write tcp://127.0.0.1:PORT")
         if host not in _LOOPBACK:
-            raise ChannelFault(f"channel address {text!r}: only loopback is listened on; write tcp://127.0.0.1:{port}")
+            message = "only loopback is listened on, and spoken to; a tunnel may end there"
+            raise ChannelFault(f"channel address {text!r}: {message}: write tcp://127.0.0.1:{port}")
         return Address(None, "127.0.0.1" if host == "localhost" else host, int(port))
     path = text.removeprefix("unix:")
     path = path.removeprefix("//") if path.startswith("///") else path

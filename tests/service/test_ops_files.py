@@ -104,15 +104,35 @@ def test_a_manifest_with_a_wrong_key_is_noticed(tmp_path: Path) -> None:
     assert told.returncode != 0
 
 
-def configurations() -> list[Config]:
-    """Of the systemd unit and of the cluster."""
+def texts() -> tuple[str, str]:
+    """The configurations of the systemd unit and of the cluster."""
     (cluster,) = [
         document["data"]["serve.toml"]
         for document in yaml.safe_load_all((DEPLOY / "kubernetes" / "kvpolicy.yaml").read_text())
         if document["kind"] == "ConfigMap"
     ]
-    texts = ((DEPLOY / "serve.toml").read_text(), cluster)
-    return [checked_config(tomllib.loads(text), "deploy") for text in texts]
+    return (DEPLOY / "serve.toml").read_text(), cluster
+
+
+def configurations() -> list[Config]:
+    """The same, read."""
+    return [checked_config(tomllib.loads(text), "deploy") for text in texts()]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_gateway_starts_with_them(tmp_path: Path, which: int) -> None:
+    """Moved are only the files' places, and where it listens: engines and Redis may be away."""
+    text, named = texts()[which], []
+    for name in re.findall(r'^(?:secret_file|channel_token_file) = "(.*)"', text, re.MULTILINE):
+        (tmp_path / Path(name).name).write_text("0123456789abcdef" * 4)
+        named.append(name)
+        text = text.replace(name, str(tmp_path / Path(name).name))
+    assert named
+    text = text.replace("/var/lib/kvpolicy/state", str(tmp_path / "state"))
+    text = text.replace('"0.0.0.0"', '"127.0.0.1"').replace("port = 8080", "port = 0")
+    (tmp_path / "serve.toml").write_text(text)
+    with running("serve", "--config", str(tmp_path / "serve.toml")) as at:
+        assert httpx.get(f"{at}/healthz").text == "ok\n"
 
 
 def test_configurations_are_ones_the_gateway_reads() -> None:
@@ -155,6 +175,8 @@ def test_times_to_stop_fit_together() -> None:
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     text = (DEPLOY / "systemd" / "kvpolicy.service").read_text()
     assert "ExecStart=/opt/kvpolicy/bin/kvp serve" in text
+    given = {f"/run/credentials/kvpolicy.service/{name}" for name in re.findall(r"^LoadCredential=(.*?):", text, re.M)}
+    assert given == set(re.findall(r'^(?:secret_file|channel_token_file) = "(.*)"', texts()[0], re.M))
     unit = tmp_path / "kvpolicy.service"
     unit.write_text(text.replace("/opt/kvpolicy/bin/kvp", sys.executable))
     told = subprocess.run(
