@@ -96,9 +96,9 @@ class Workflows:
             await asyncio.sleep(LOOK_S)
 
     async def runs(self, tenant: str, run: str) -> dict[str, Any] | None:
-        """Where a run stands, None where nobody of it is known."""
+        """Where a run stands, None where nobody of it is known. A run without a name goes by its session's."""
         state = self._state
-        owners = [owner for owner in state.owners() if owner.tenant == tenant and owner.run == run]
+        owners = [owner for owner in state.owners() if owner.tenant == tenant and run == (owner.run or owner.session)]
         if not owners:
             return None
         standing = state.runs.standing(owners[0])
@@ -176,7 +176,7 @@ def make_workflows(workflows: Workflows, entrance: Entrance) -> APIRouter:
         with entrance.of(request) as tenant:
             found = await workflows.runs(tenant.name, run)
             if found is None:
-                raise Refusal(404, "not_found_error", f"nothing is known of a run {run!r}")
+                raise Refusal(404, "not_found_error", f"nothing is known of a run or a session {run!r}")
             return answer(found)
 
     return routes

@@ -132,6 +132,14 @@ def test_runs_follow_the_workflow_that_their_requests_name(gateway: Through) -> 
     assert steps(gateway, "r-2", "judge") is not None
 
 
+def test_a_run_without_a_name_goes_by_its_sessions(gateway: Through) -> None:
+    httpx.put(f"{gateway.url}/v1/workflows/chain", json=CHAIN, timeout=30)
+    ask(gateway, "r-3", {"x-kvp-context": 'session="r-3", workflow="chain", node="plan"'})
+    assert until(lambda: steps(gateway, "r-3", "judge"), 2) == 2
+    told = httpx.get(f"{gateway.url}/v1/runs/r-33", timeout=30)
+    assert (told.status_code, told.json()["error"]["message"]) == (404, "nothing is known of a run or a session 'r-33'")
+
+
 def steps(gateway: Through, run: str, node: str) -> Any:
     answer = httpx.get(f"{gateway.url}/v1/runs/{run}", timeout=30)
     if answer.status_code != 200:
