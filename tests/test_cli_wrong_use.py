@@ -49,6 +49,7 @@ CALLS = [
     ("serve --upstream http://127.0.0.1:9 --host 0.0.0.0", "without tenants and keys only loopback is listened on"),
     ("serve --config nope.toml", "nope.toml: no such file or directory"),
     ("lsp --loud", "lsp: unrecognized arguments: --loud; kvp lsp --help says more"),
+    ("bench", "bench: the following arguments are required: do; kvp bench --help says more"),
     ("bench nope", "bench: argument do: invalid choice: 'nope' (choose from "),
     ("advise nope --capacity 4", "nope: neither a file nor a known trace; known are claude-code, "),
     ("record nope.jsonl", "nope.jsonl: no such file or directory"),

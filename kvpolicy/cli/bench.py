@@ -22,7 +22,7 @@ HELP = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and the files."""
     parser.add_argument("do", choices=("run", "report", "list"), help="measure, write the page, or name experiments")
-    parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help="default: all (kvp bench list)")
+    parser.add_argument("names", nargs="*", default=(), metavar="EXPERIMENT", help="default: all (kvp bench list)")
     parser.add_argument(
         "--rows",
         default="bench.jsonl",
@@ -64,11 +64,17 @@ def _measure(args: argparse.Namespace, names: list[str]) -> int:
         raise InputFault(f"--jobs {args.jobs}: at least one process is needed")
     cells = [cell for name in names for cell in EXPERIMENTS[name].cells()]
     if args.policy:
+        contenders = list(dict.fromkeys(cell.policy for cell in cells))
+        strange = next((policy for policy in args.policy if policy not in contenders), None)
+        if strange is not None:
+            there = ", ".join(contenders)
+            raise InputFault(f"--policy {strange}: no contender of {', '.join(names)}; there are {there}")
         cells = [cell for cell in cells if cell.policy in args.policy]
     began = monotonic()
 
     def told(done: int, whole: int, row: dict[str, object]) -> None:
-        what = f"{row['policy']} at {row['percent']:g} %, seed {row['seed']}, hints {row['hints']}"
+        hints = "" if row["hints"] == "true" else f", hints {row['hints']}"
+        what = f"{row['policy']} at {row['percent']:g} %, seed {row['seed']}{hints}"
         print(f"{done}/{whole} after {monotonic() - began:.0f} s: {what}", file=sys.stderr, flush=True)
 
     rows = measure(cells, Path(args.rows), args.jobs, told)

@@ -105,6 +105,8 @@ def _overall(figures: Figures) -> str:
         for line in sorted(figures.lines, key=lambda line: -line.gap)
         if line.policy not in ("lru", "belady-resident")
     ]
+    if not said:
+        return "Only the two that the gap lies between were measured: no policy is to be told of."
     return "Gap closed over all sizes and seeds: " + "; ".join(said) + "."
 
 

@@ -133,6 +133,19 @@ def test_wrong_hints_change_what_is_told_and_nothing_that_happens(small: Experim
     assert hints == "true" or row["block_hits"] != true["block_hits"]
 
 
+def test_a_contender_that_an_experiment_lacks_is_told(
+    small: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policies = ("--policy", "lru", "--policy", "chat_rag")
+    assert main(["bench", "run", "small", "--rows", str(tmp_path / "r"), *policies]) == 2
+    assert "--policy chat_rag: no contender of small; there are lru, belady-resident, fifo" in capsys.readouterr().err
+
+
+def test_the_two_ends_of_the_gap_alone_are_no_policies(small: Experiment) -> None:
+    rows = [_row(cell, 200, 500) for cell in small.cells() if cell.policy in ("lru", "belady-resident")]
+    assert "no policy is to be told of" in as_markdown({"small": figures("small", rows)})
+
+
 def test_adversarial_answers_are_the_reverse() -> None:
     one = call([1, 2], session="a", stop="tool_use")
     assert told(one, "adversarial").answer.stop == "end_turn"
