@@ -1,8 +1,9 @@
 """The control channel, service side: send re-rankings and releases to an engine, and never wait for it.
 
-`send` puts a message into a bounded queue; a thread connects, writes, reads answers and connects anew where the engine
-went away. What does not fit is dropped, the oldest first, and counted: a later re-ranking says more than an earlier
-one. `ask` is for a person at a terminal: one message, one answer, on a connection of its own.
+`send` puts a message into a bounded queue; a thread connects at once, so that `connected` says whether an engine
+listens, writes, reads answers and connects anew where the engine went away. What does not fit is dropped, the oldest
+first, and counted: a later re-ranking says more than an earlier one. `ask` is for a person at a terminal: one message,
+one answer, on a connection of its own.
 """
 
 from __future__ import annotations
@@ -46,16 +47,21 @@ class ChannelClient:
         self._queue: deque[tuple[int, bytes]] = deque()  # ids and their lines
         self._capacity = capacity
         self._in_flight: deque[object] = deque(maxlen=_IN_FLIGHT)
-        self._news = threading.Event()
         self._stir_out, self._stir_in = socket.socketpair()
         self._stir_out.setblocking(False)
         self._stir_in.setblocking(False)
         self._closing = False
+        self._ended = threading.Event()
         self._next = 0
         self.connected = False
         self.counts: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._run, name="kvpolicy-channel-client", daemon=True)
         self._thread.start()
+
+    @property
+    def backlog(self) -> int:
+        """Messages that the engine has not taken up, as far as is known: queued, or sent and not finally answered."""
+        return len(self._queue) + len(self._in_flight)
 
     def send(self, message: dict[str, Any]) -> int:
         """Queue a message; returns its `id`. Never waits. Raises InputFault for one that the engine would reject."""
@@ -79,21 +85,17 @@ class ChannelClient:
     def close(self) -> None:
         """Stop; what is queued is dropped."""
         self._closing = True
+        self._ended.set()
         self._stir()
         self._thread.join(timeout=2 * CONNECT_WITHIN_S)
 
     def _stir(self) -> None:
-        self._news.set()
         with contextlib.suppress(OSError):
             self._stir_out.send(b".")
 
     def _run(self) -> None:
         pause = RETRY_S[0]
         while not self._closing:
-            if not self._queue:
-                self._news.wait()
-            if self._closing:
-                break
             try:
                 with connect(self._address, self._token) as connection:
                     self.connected = True
@@ -106,7 +108,7 @@ class ChannelClient:
             self.counts["unanswered"] += len(self._in_flight)
             self._in_flight.clear()
             if not self._closing:
-                time.sleep(pause)
+                self._ended.wait(pause)
                 pause = min(2 * pause, RETRY_S[1])
         self.counts["dropped"] += len(self._queue)
         self._queue.clear()
@@ -121,7 +123,6 @@ class ChannelClient:
             selector.register(connection, selectors.EVENT_READ)
             selector.register(self._stir_in, selectors.EVENT_READ)
             while not self._closing:
-                self._news.clear()
                 while self._queue and len(out) < 65536:
                     with contextlib.suppress(IndexError):
                         number, text = self._queue.popleft()

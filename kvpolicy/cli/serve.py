@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from kvpolicy.listening import Bounds, Tls, serve
         from kvpolicy.service.assembly import assemble
+        from kvpolicy.service.collecting import in_small_parts
     except ImportError as fault:
         raise InputFault(f"kvp serve needs {fault.name}: {install('serve')}") from None
     config = read(args)
@@ -75,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     app, gateway = assemble(config)
     tls = None if listen.cert_file is None else Tls(listen.cert_file, listen.key_file, listen.client_ca_file)
     bounds = Bounds(limits.header_bytes, limits.header_s, limits.clients)
-    return serve(app, listen.host, listen.port, tls=tls, bounds=bounds, stopping=gateway.stop)
+    with in_small_parts():
+        return serve(app, listen.host, listen.port, tls=tls, bounds=bounds, stopping=gateway.stop)
 
 
 def read(args: argparse.Namespace) -> Any:

@@ -24,11 +24,12 @@ from kvpolicy.service.config import Config
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.doctor import Doctor
 from kvpolicy.service.exchange import Stage
-from kvpolicy.service.holding import Holding
+from kvpolicy.service.holding import REACHED_AT_ONCE, Holding
 from kvpolicy.service.inpath import InPath
 from kvpolicy.service.isolation import load_secret
 from kvpolicy.service.lasting import LastingPolicies, LastingTimes
 from kvpolicy.service.minting import minting
+from kvpolicy.service.outbox import Outbox
 from kvpolicy.service.own_routes import Entrance
 from kvpolicy.service.planning import Planning
 from kvpolicy.service.policies import Policies
@@ -76,7 +77,9 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     policies = Policies(config.policy, {s.name: s.policy for s in config.tenant if s.policy is not None}, came)
     planning = Planning(state, find_adapter(ENGINE), config.limits.decide_within_s)
     channels = Channels(config.upstream, ENGINE)
-    holding = Holding(planning, channels.send)
+    outbox = Outbox(channels.send, channels.has_room)
+    holding = Holding(planning, outbox.put)
+    state.at_once, state.reached = REACHED_AT_ONCE, holding.reached
     together = Together(awaited, state, holding.happened, holding.let_go) if shared else None
     telling: Telling = Alone(state) if together is None else together
     residents = Residents(config.upstream, ENGINE, clock)
@@ -86,6 +89,12 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     watching = watchers(config, secret, clock)
     stages: list[Stage] = [decisions, doctor, *watching]
     app, gateway = make_gateway(config, stages, clock, mint)
+    gateway.proxy.chosen, decisions.heard = decisions.chosen, channels.state
+
+    def release_all() -> int:
+        outbox.clear()  # what waits would protect again
+        return channels.release_all()
+
     routing = Routing(config.routing, gateway.upstreams, awaited, residents, clock)
     stages.insert(1, routing)
     tokenizing = Tokenizing(gateway.upstreams, clock)
@@ -97,6 +106,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     parts: dict[str, Any] = {
         "proxy": gateway.proxy, "decisions": decisions, "holding": holding, "channels": channels, "doctor": doctor,
         "routing": routing, "telling": together, "store": store, "tokenizing": tokenizing, "residents": residents,
+        "outbox": outbox,
         "journal": next((each for each in watching if each.name == "journal"), None),
     }  # fmt: skip
     decisions.metrics = measured(app, gateway, parts)
@@ -108,7 +118,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         gateway,
         make_routes(decisions, entrance, channels.ask, doctor.of_tenant),
         make_workflows(workflows, entrance),
-        make_admin(config.admin, policies, channels.release_all, reloading.reload, entrance),
+        make_admin(config.admin, policies, release_all, reloading.reload, entrance),
     )
     inner = app.router.lifespan_context
 
@@ -125,7 +135,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
             residents.start()
             await lasting.start()
             jobs = [
-                beside.tick(holding, clock),
+                beside.tick(holding, outbox, clock),
                 beside.forget(decisions.sessions, state, holding, clock),
                 reloading.run(),
                 lasting.run(),

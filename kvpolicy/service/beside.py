@@ -14,11 +14,13 @@ from typing import Any
 
 from kvpolicy.service.holding import Holding
 from kvpolicy.service.meaning.sessions import Sessions
+from kvpolicy.service.outbox import Outbox
 from kvpolicy.service.reloading import Reloading
 from kvpolicy.service.telling import Together
 from kvpolicy.workflow.state import RunState
 
 LEAST_TICK_S, LONGEST_TICK_S = 0.002, 1.0
+ROOM_S = 0.01  # until an engine may have room again
 NEWS_S = 0.02
 FORGET_S = 60.0
 
@@ -35,8 +37,8 @@ async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def tick(holding: Holding, clock: Callable[[], float]) -> None:
-    """Plans are read again when they are due, whether requests come or not.
+async def tick(holding: Holding, outbox: Outbox, clock: Callable[[], float]) -> None:
+    """Plans are read again when they are due, whether requests come or not; what engines had no room for goes out.
 
     # INVARIANT: what becomes due while this sleeps wakes it; what is due by then is in the answer of `Holding.tick`.
     """
@@ -44,6 +46,8 @@ async def tick(holding: Holding, clock: Callable[[], float]) -> None:
         wait = LONGEST_TICK_S
         with suppress(Exception):
             wait = min(holding.tick(clock()), LONGEST_TICK_S)
+        with suppress(Exception):
+            wait = 0.0 if outbox.pump() else min(wait, ROOM_S) if outbox else wait
         holding.sooner.clear()
         await asyncio.sleep(LEAST_TICK_S)  # requests go on between two steps, however much is due
         with suppress(TimeoutError):

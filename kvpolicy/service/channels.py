@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import entry_points
@@ -19,6 +19,8 @@ from kvpolicy.faults import InputFault
 from kvpolicy.service.config import Upstream
 
 GROUP = "kvpolicy.channels"
+MOST_UNANSWERED = 128  # messages to one engine, which has room for a thousand of everybody
+OPEN, DOWN, NONE = "open", "channel_down", "no_channel"  # the last two as clients are told them
 _STATUSES = frozenset({"accepted", "clipped", "deferred", "ignored", "rejected", "unknown"})
 
 
@@ -58,6 +60,25 @@ class Channels:
                 except OSError as fault:
                     raise InputFault(f"channel_token_file: {each.channel_token_file}: {fault.strerror}") from None
             self._channels[each.url] = make(each.channel, token=token, on_answer=partial(self._answered, each.url))
+
+    def state(self, url: str) -> str:
+        """Whether the engine at an address hears what is sent: OPEN, DOWN (it has a channel that nobody listens at), or
+        NONE."""
+        channel = self._channels.get(url)
+        if channel is None:
+            return NONE
+        return OPEN if getattr(channel, "connected", True) else DOWN
+
+    def states(self) -> Iterator[tuple[str, bool]]:
+        """Every engine with a channel, and whether it listens."""
+        for url in self._channels:
+            yield url, self.state(url) == OPEN
+
+    def has_room(self, url: str) -> bool:
+        """Whether a message to the engine at an address goes on at once. What nobody can be told needs no room; where
+        nobody listens for now, a few messages wait in the channel itself."""
+        channel = self._channels.get(url)
+        return channel is None or getattr(channel, "backlog", 0) < MOST_UNANSWERED
 
     def send(self, url: str, message: Mapping[str, Any]) -> None:
         """A message to the engine at an address."""

@@ -13,6 +13,7 @@ from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
 from kvpolicy.plan import plan
 from kvpolicy.request import Request, Span
+from kvpolicy.service.channels import NONE, OPEN
 from kvpolicy.service.exchange import Exchange
 from kvpolicy.service.gains import Gains, expected
 from kvpolicy.service.holding import Holding
@@ -31,14 +32,19 @@ from kvpolicy.words import DEFAULT_SHARE
 
 MOST_WARNED = 16  # in one answer; all are counted
 LONGEST_ABOUT = 64  # characters of a client's own word that it is told
-ACCEPTED, CLIPPED, DEFERRED, IGNORED = "accepted", "clipped", "deferred", "ignored"
+ACCEPTED, CLIPPED, DEFERRED, IGNORED, UNKNOWN = "accepted", "clipped", "deferred", "ignored", "unknown"
+# Why a hint is not accepted, beside `channels.DOWN` and `channels.NONE`.
+BY_CAPS, PLACES, LATE, UNREAD, REFUSED, OPENED = "caps", "places", "late", "unread", "refused", "failed_open"
+UNPLANNABLE = "engine"
+GOOD = 400  # an answer from here on ran no request
+TOLD = "x-kvp-decision"
 
 
 class Deciding:
     """policies: those in force. telling: who hears what happens. clock: seconds. fetch: asks an engine where a
     conversation's units lie and calls back; None: nobody can. placed: told of a prompt whose tokens were asked, with
-    its salt. block_size: tokens a block of the engines of a model. counts: see `metrics`; answers: what requests were
-    told, by status."""
+    its salt. heard: whether the engine at an address hears its control channel, as `Channels.state` says. block_size:
+    tokens a block of the engines of a model. counts: see `metrics`; answers: what requests were told, by status."""
 
     name = "decisions"
 
@@ -59,6 +65,7 @@ class Deciding:
         self.state, self.adapter = planning.state, planning.adapter
         self.mint, self.secret, self.clock, self.fetch = mint, secret, clock, fetch
         self.block_size = block_size
+        self.heard: Callable[[str], str] = lambda url: OPEN
         self.placed: tuple[Callable[[dialects.Conversation, Places, str | None], None], ...] = ()
         self.sessions = Sessions()
         self.offsets = Offsets()
@@ -90,7 +97,6 @@ class Deciding:
             self._later(exchange, seen)
         if places is None:
             self.counts["places_unknown"] += 1
-            self.answers[DEFERRED] += 1
             if self.fetch is not None and seen.request is not None:
                 # The engine is told whose it is: a plan that comes later finds it by this, also when it has ended.
                 nothing = Plan(exchange.id, now, (), DEFAULT_SHARE, None)
@@ -101,6 +107,7 @@ class Deciding:
         if payload is None:
             return
         self._send(exchange, seen, payload)
+        seen.carried = seen.chosen.mode == ENFORCE
         self.holding.hold(exchange, seen, payload)
 
     def _send(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
@@ -136,7 +143,7 @@ class Deciding:
             made = seen.plan = self.planning.make(seen, request, now)
         except TimeSpent:
             self.counts["plan_late"] += 1
-            self._answer(exchange, seen, IGNORED)
+            self._answer(exchange, seen, IGNORED, LATE)
             return None
         lowered = self.planning.lower(made, request)
         self.counts["planned"] += 1
@@ -145,9 +152,14 @@ class Deciding:
         if clipped:
             self.counts["capped"] += 1
             self._warn(exchange, "CLIPPED")
-        status = CLIPPED if clipped else ACCEPTED
-        self._answer(exchange, seen, status if lowered.state == READY else IGNORED)
-        return lowered.payload if lowered.state == READY else None
+        if lowered.state != READY:
+            self._answer(exchange, seen, IGNORED, UNPLANNABLE)
+            return None
+        if seen.chosen.mode != ENFORCE:
+            self._answer(exchange, seen, IGNORED, seen.chosen.mode)
+        else:
+            self._answer(exchange, seen, CLIPPED if clipped else ACCEPTED, BY_CAPS if clipped else None)
+        return lowered.payload
 
     def _request(self, exchange: Exchange, seen: Seen, places: Places | None, spans: Any = ()) -> Request:
         context = seen.context
@@ -188,21 +200,51 @@ class Deciding:
                 if seen.chosen.mode == ENFORCE:
                     self.counts["followed"] += 1
                     self.holding.follow(exchange, seen)
+            if exchange.upstream is not None:
+                self._count(exchange, seen)  # what was told as deferred
 
         self.fetch(seen.conversation, self.offsets, found)
 
-    def _answer(self, exchange: Exchange, seen: Seen | None, status: str, *, final: bool = True) -> None:
-        """What the client is told of its hints, as far as it is known when its answer begins; what was deferred is
-        counted again when it is known."""
+    def _answer(self, exchange: Exchange, seen: Seen | None, status: str, reason: str | None = None) -> None:
+        """What the client is told of its hints, as far as it is known by now; `chosen` has the last word."""
+        said = status if reason is None else f"{status};reason={reason}"
         if seen is None:
-            exchange.answer_headers["x-kvp-decision"] = f'id="{exchange.id}", status={status}'
+            exchange.answer_headers[TOLD] = f'id="{exchange.id}", status={said}'
+            return
+        seen.status, seen.reason = status, reason
+        version, made = seen.chosen.version, seen.plan
+        exchange.answer_headers[TOLD] = (
+            f'id="{exchange.id}", policy="{_ascii(version.shown)}", v={version.number}, mode={seen.chosen.mode}, '
+            f"directives={0 if made is None else len(made.directives)}, status={said}"
+        )
+
+    def chosen(self, exchange: Exchange) -> None:
+        """An engine has answered, and its answer's head is about to go back: what has become of the hints is known.
+
+        # INVARIANT: `accepted` and `clipped` are said of a plan that an engine which hears its channel was given.
+        """
+        seen: Seen | None = exchange.notes.get(self.name)
+        if TOLD not in exchange.answer_headers:  # what was written of it went with a fault
+            self._answer(exchange, None, IGNORED, OPENED)
+            self.answers[IGNORED] += 1
+        elif seen is None:
+            self.answers[IGNORED] += 1
         else:
-            version, made = seen.chosen.version, seen.plan
-            exchange.answer_headers["x-kvp-decision"] = (
-                f'id="{exchange.id}", policy="{_ascii(version.shown)}", v={version.number}, mode={seen.chosen.mode}, '
-                f"directives={0 if made is None else len(made.directives)}, status={status}"
-            )
-        self.answers[status] += final
+            self._count(exchange, seen)
+
+    def _count(self, exchange: Exchange, seen: Seen) -> None:
+        """What a request's hints came to, said and counted."""
+        status, reason = seen.status or IGNORED, seen.reason
+        heard = OPEN if exchange.upstream is None else self.heard(exchange.upstream)
+        if status != IGNORED and exchange.status >= GOOD:
+            status, reason = IGNORED, REFUSED
+        elif status in (ACCEPTED, CLIPPED) and heard != OPEN:
+            # Written into the request, but nobody has said that this engine takes such plans; one that follows cannot.
+            status, reason = (UNKNOWN if seen.carried else IGNORED if heard == NONE else DEFERRED), heard
+        elif status == DEFERRED and heard != OPEN:
+            status, reason = (IGNORED if heard == NONE else DEFERRED), heard
+        self._answer(exchange, seen, status, reason)
+        self.answers[status] += 1
 
     def _warn(self, exchange: Exchange, code: str, key: str | None = None, about: str | None = None) -> None:
         """Tell the client a code; key, about: what it is about, in the client's own words."""

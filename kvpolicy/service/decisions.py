@@ -8,11 +8,15 @@ control channel. `holding` reads plans again when something happens.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from kvpolicy.request import Owner
 from kvpolicy.service.answers import AnswerReader
-from kvpolicy.service.deciding import DEFERRED, IGNORED, Deciding
+from kvpolicy.service.channels import OPEN
+from kvpolicy.service.deciding import DEFERRED, IGNORED, PLACES, UNREAD, Deciding
 from kvpolicy.service.exchange import DONE, Exchange
 from kvpolicy.service.isolation import SALT_FIELD, digest_key, unique
 from kvpolicy.service.meaning import dialects
@@ -22,12 +26,24 @@ from kvpolicy.service.meaning.following import following
 from kvpolicy.service.meaning.headers import from_headers
 from kvpolicy.service.meaning.identity import identified
 from kvpolicy.service.meaning.known import unknown
-from kvpolicy.service.policies import OFF
+from kvpolicy.service.policies import ENFORCE, OFF
 from kvpolicy.service.seen import Seen
 from kvpolicy.steering.requests import RESUMES
 from kvpolicy.workflow.events import Event
 
 _FINISHED = frozenset({"stop", "end_turn", "completed", "stop_sequence"})
+ANSWER_S, LOOK_S = 1.0, 0.005  # of an event that means many: it goes on after its answer
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What came of an event. reached: owners so far; could: that it may reach in all. engines: that hold something for
+    them by our plans; heard: those of them that were told."""
+
+    reached: int
+    could: int
+    engines: int
+    heard: int
 
 
 class Decisions(Deciding):
@@ -44,7 +60,7 @@ class Decisions(Deciding):
         conversation = dialects.read(exchange.dialect, exchange.body, digest_key(self.secret, exchange.tenant.name))
         if conversation is None:
             self.counts["unread"] += 1
-            self._answer(exchange, None, IGNORED)
+            self._answer(exchange, None, IGNORED, UNREAD)
             return
         now = self.clock()
         arrived = self.sessions.arrive(exchange.tenant.name, context, conversation, now)
@@ -58,9 +74,10 @@ class Decisions(Deciding):
         self._isolate(exchange, seen, now)
         if chosen.mode == OFF:
             self.counts["off"] += 1
-            self._answer(exchange, seen, IGNORED)
+            self._answer(exchange, seen, IGNORED, OFF)
             return
-        self._answer(exchange, seen, DEFERRED, final=False)
+        enforced = chosen.mode == ENFORCE
+        self._answer(exchange, seen, DEFERRED if enforced else IGNORED, PLACES if enforced else chosen.mode)
         await self._told(exchange, seen, now)
         for each in unknown(said, context, arrived.owner, chosen.version, self.state.runs):
             self._warn(exchange, each.code, each.key, each.about)
@@ -85,16 +102,29 @@ class Decisions(Deciding):
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    async def happened(self, event: Event) -> int | None:
-        """An event of those whom its fields address. Returns how many owners it reached, None where that is not known
-        yet: it takes effect when the store has it."""
+    async def happened(self, event: Event) -> Happened | None:
+        """An event of those whom its fields address. None where what it reached is not known yet: it takes effect when
+        the store has it. Of one that means many, what it has reached within `ANSWER_S`."""
         self.holding.replan(self.state.advance(event.at), event.at)  # what time brought about is no work of the event
         reached = await self.telling.observe(event, None)
+        rest = self.telling.rest
         self.counts["events"] += 1
         if reached is None:
             return None
+        urls = {url for owner in reached for url in self.holding.urls(owner)}
         self.holding.happened(event, reached)
-        return len(reached)
+        if rest is None:
+            return Happened(len(reached), len(reached), len(urls), self._hearing(urls))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                while not rest.is_over:
+                    await asyncio.sleep(LOOK_S)
+        everywhere = self.holding.engines()
+        could = rest.reached if rest.is_over else rest.could
+        return Happened(rest.reached, could, len(everywhere), self._hearing(everywhere))
+
+    def _hearing(self, urls: Iterable[str]) -> int:
+        return sum(self.heard(url) == OPEN for url in urls)
 
     def _noted(self, event: Event, seen: Seen) -> tuple[Owner, ...]:
         """An event that came with a request. Returns whose plans are to be read again; where the store has not said

@@ -27,7 +27,8 @@ from kvpolicy.request_json import MOST_BLOCKS, MOST_SPANS, read_request, read_st
 from kvpolicy.service.aside import is_long, run
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.edge import Refusal
-from kvpolicy.service.holding import Held, fields_of
+from kvpolicy.service.holding import Held
+from kvpolicy.service.outbox import fields_of
 from kvpolicy.service.planning import bounded
 from kvpolicy.service.tenants import Tenant
 from kvpolicy.steering.pace import TimeSpent
@@ -161,12 +162,23 @@ class Desk:
             event = event_from_row({**row, "tenant": tenant.name, "at": decisions.clock()})
         except InputFault as fault:
             return {"status": "rejected", "requested": 0, "granted": 0, "reason": str(fault)}
-        reached = await decisions.happened(event)
-        if reached is None:
+        told = await decisions.happened(event)
+        if told is None:
             return {"status": "deferred", "requested": 0, "granted": 0, "reason": "the store has not answered yet"}
-        if not reached:
+        if not told.could:
             return {"status": "ignored", "requested": 0, "granted": 0, "reason": "no owner agrees with its fields"}
-        return {"status": "accepted", "requested": reached, "granted": reached, "reason": None}
+        row = {"requested": told.could, "granted": told.reached, "heard": told.heard}
+        if told.reached < told.could:
+            return {
+                "status": "deferred",
+                **row,
+                "reason": "it means many: it reaches the rest after this answer",
+            }
+        if told.heard < told.engines:
+            of = f"no engine of {told.engines}" if not told.heard else f"only {told.heard} engines of {told.engines}"
+            reason = f"noted; {of} that hold something for them has a control channel that is open"
+            return {"status": "accepted", **row, "reason": reason}
+        return {"status": "accepted", **row, "reason": None}
 
     async def explain(self, tenant: Tenant, request_id: str, span: int | None = None) -> dict[str, Any]:
         """What was decided for a request that is still remembered."""

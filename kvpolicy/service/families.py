@@ -19,6 +19,7 @@ from kvpolicy.store.contract import SHARED
 # part, family, text, label: parts with plain counters
 _OTHERS = (
     ("channels", "kvpolicy_channel", "Messages of the control channels, and answers by status.", "what"),
+    ("outbox", "kvpolicy_outbox", "Messages to engines that had no room for them at once.", "what"),
     ("doctor", "kvpolicy_prefix_doctor", "Prompts that do not go on as the ones before, by code.", "code"),
     ("routing", "kvpolicy_routing", "Requests by how their engine was chosen.", "how"),
     ("telling", "kvpolicy_replicas", "What replicas tell each other.", "what"),
@@ -112,6 +113,12 @@ class Parts(Collector):
             for url, rank, state in residents.states():
                 states.add_metric([url, str(rank), state], 1)
             yield states
+        listening = GaugeMetricFamily("kvpolicy_channel_up", "Whether an engine listens at its control channel.",
+                                      labels=["engine"])  # fmt: skip
+        names = {engine.url: engine.settings.name or engine.url for engine in self._parts["proxy"].upstreams.engines}
+        for url, up in self._parts["channels"].states():
+            listening.add_metric([names[url]], float(up))
+        yield listening
 
 
 def counted(name: str, text: str, label: str, rows: Iterable[tuple[str, float]]) -> CounterMetricFamily:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import inf
+from time import perf_counter
 from typing import Any
 
 from kvpolicy.adapter import READY
@@ -22,16 +23,19 @@ from kvpolicy.request import Owner, Request
 from kvpolicy.service.exchange import Exchange
 from kvpolicy.service.meaning.client_agents import ClientAgents
 from kvpolicy.service.meaning.sessions import Chain
+from kvpolicy.service.outbox import Said
 from kvpolicy.service.planning import Planning
 from kvpolicy.service.policies import ENFORCE
 from kvpolicy.service.seen import Seen
 from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
 
-Send = Callable[[str, Mapping[str, Any]], None]
+Send = Callable[[str, Said], None]
 MOST_OWNERS = 100_000
 MOST_CHAINS = 16  # of one owner
 AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
+STEP_S = 0.004  # likewise, of what is done in steps
+REACHED_AT_ONCE = 8  # owners that an event comes to in one step
 
 
 @dataclass(slots=True)
@@ -58,6 +62,7 @@ class Holding:
         self._due: list[tuple[float, int, Held]] = []
         self._numbers = count()
         self._plans = 0  # that are held
+        self._engines: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.agents = ClientAgents()
         self.sooner = asyncio.Event()
@@ -146,8 +151,9 @@ class Holding:
 
     def came(self, owner: Owner, event: str, now: float) -> None:
         """What this owner holds until this event is held no more."""
-        for url in self._urls(owner):
-            self._send(url, {"do": "event", "owner": fields_of(owner), "event": event})
+        for url in self.urls(owner):
+            self._engines.add(url)
+            self._send(url, Said("event", owner, event=event))
 
     def happened(self, event: Event, owners: Iterable[Owner]) -> None:
         """An event reached some owners: holds until it end, claims that it ends end, plans are read again."""
@@ -165,20 +171,32 @@ class Holding:
             self.counts["events"] += 1
             self.came(owner, event.name, event.at)
             if ends is not None:
-                for url in self._urls(owner):
-                    self._send(url, {"do": "end", "owner": fields_of(owner), "lifetimes": sorted(ends)})
+                for url in self.urls(owner):
+                    self._send(url, Said("end", owner, lifetimes=tuple(sorted(ends))))
 
     def tick(self, now: float) -> float:
-        """Read again what is due by now, AT_ONCE plans at most. Returns seconds until the next is due (0 or less: it is
-        due already), inf for none."""
-        self.replan(self._state.advance(now), now)
-        read = 0
-        while self._due and self._due[0][0] <= now and read < AT_ONCE:
+        """Let events reach more of those whom they mean, and read again what is due by now, AT_ONCE plans and STEP_S
+        of each at most. Returns seconds until the next is due (0 or less: it is due already), inf for none."""
+        self.replan((*self._state.advance(now), *self._state.silenced()), now)
+        ends = perf_counter() + STEP_S
+        while self._state.go_on() and perf_counter() < ends:
+            pass
+        read, ends = 0, perf_counter() + STEP_S
+        while self._due and self._due[0][0] <= now and read < AT_ONCE and perf_counter() < ends:
             _, _, held = heapq.heappop(self._due)
             if held.valid_until <= now and self._is_held(held):
                 self._again(held, now)
                 read += 1
+        if self._state.is_behind:
+            return 0.0
         return self._due[0][0] - now if self._due else inf
+
+    def reached(self, event: Event, owners: Sequence[Owner]) -> None:
+        """An event that means many has reached some of them; none: it is on its way from now on."""
+        if owners:
+            self.happened(event, owners)
+        else:
+            self.sooner.set()
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -202,8 +220,7 @@ class Holding:
         held.untold = url is None
         if url is None or held.told is None or held.seen.chosen.mode != ENFORCE:
             return
-        owner = fields_of(held.request.owner)
-        self._send(url, {"do": "plan", "owner": owner, "request": held.exchange.id, "payload": held.told})
+        self._send(url, Said("plan", held.request.owner, held.exchange.id, held.told))
         self.counts["sent"] += 1
 
     def _payload(self, made: Plan, request: Request) -> Mapping[str, Any] | None:
@@ -227,7 +244,11 @@ class Holding:
         chains = self._owners.get(held.request.owner)
         return chains is not None and chains.get(id(held.seen.arrived.chain)) is held
 
-    def _urls(self, owner: Owner) -> set[str]:
+    def engines(self) -> set[str]:
+        """Engines that held something for somebody to whom something happened."""
+        return set(self._engines)
+
+    def urls(self, owner: Owner) -> set[str]:
         """Engines that act on plans of this owner; shadowed ones were told of none."""
         chains = self._owners.get(owner)
         listed = () if chains is None else chains.values()
@@ -236,9 +257,3 @@ class Holding:
             for held in listed
             if held.exchange.upstream is not None and held.seen.chosen.mode == ENFORCE
         }
-
-
-def fields_of(owner: Owner) -> dict[str, str]:
-    """An owner as the channel's messages name it."""
-    named = {name: getattr(owner, name) for name in ("tenant", "session", "run", "agent", "branch")}
-    return {key: value for key, value in named.items() if value is not None}

@@ -57,7 +57,8 @@ class Proxy:
     """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
     OUTCOMES, and refusals by status. admission: of requests that are passed on, own_admission: of those to our own
     routes. decided, began: told seconds from a model request's arrival to its way out, and with the upstream's address
-    to its answer's beginning."""
+    to its answer's beginning. chosen: told of an exchange when its engine and status are known, before its answer goes
+    back."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Proxy:
         self.counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self.decided: Callable[[float], object] | None = None
         self.began: Callable[[str, float], object] | None = None
+        self.chosen: Callable[[Exchange], object] | None = None
         self.running = 0
         self.draining = False
         self._mint = mint
@@ -208,6 +210,11 @@ class Proxy:
         exchange.upstream, exchange.status = url, status
         if self.began is not None:
             self.began(url, self.clock() - exchange.arrived)
+        if self.chosen is not None:
+            try:
+                self.chosen(exchange)
+            except Exception:
+                self.counts["stage_faults"] += 1
 
     def _chunk(self, exchange: Exchange, data: bytes) -> None:
         for stage in self.stages:

@@ -19,11 +19,13 @@ _WHERE_READ = ("session", "turn")  # said by nearly everybody: it counts where a
 class Seen:
     """What is known of one exchange. request, plan: as last made; reader: of its answer; caps: of its tenant; stated:
     whether its client said something that rules read; expects: what it should find cached; released: when its answer
-    ended, seconds; measured: whether the request's length is the whole prompt's, by the engine's own tokens."""
+    ended, seconds; measured: whether the request's length is the whole prompt's, by the engine's own tokens; carried:
+    whether the plan went out in the request's own body; status, reason: what its client is told of its hints."""
 
     __slots__ = (
         "arrived",
         "caps",
+        "carried",
         "chosen",
         "context",
         "conversation",
@@ -31,10 +33,12 @@ class Seen:
         "measured",
         "plan",
         "reader",
+        "reason",
         "released",
         "request",
         "said",
         "stated",
+        "status",
     )
 
     def __init__(
@@ -59,3 +63,6 @@ class Seen:
         self.expects: Expected | None = None
         self.released: float | None = None
         self.measured = False
+        self.carried = False
+        self.status: str | None = None
+        self.reason: str | None = None

@@ -20,6 +20,7 @@ from kvpolicy.store.contract import Gap
 from kvpolicy.store.record import Record
 from kvpolicy.store.replica import Replica, answer_record, cancel_record, event_record, request_record
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.spreading import Spread
 from kvpolicy.workflow.state import RunState, ToolCall
 
 SETTLE_S = 0.008  # of a request's 20 ms; the in-process state answers then
@@ -27,7 +28,10 @@ _MOST = 64  # parts of a list in a record
 
 
 class Telling(Protocol):
-    """See the module. Each returns the owners to be planned again."""
+    """See the module. Each returns the owners to be planned again. rest: of the event that was observed last, where it
+    is still on its way to many; None: it is not."""
+
+    rest: Spread | None
 
     async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
         """A request came."""
@@ -61,6 +65,7 @@ class Alone:
 
     def __init__(self, state: RunState) -> None:
         self._state = state
+        self.rest: Spread | None = None
 
     async def arrive(self, request: Request, now: float, results: Sequence[str] | None) -> tuple[Owner, ...]:
         """See `Telling`."""
@@ -68,7 +73,9 @@ class Alone:
 
     async def observe(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
         """See `Telling`."""
-        return self._state.observe(event, owner)
+        reached = self._state.observe(event, owner)
+        self.rest = self._state.rest
+        return reached
 
     def note(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
         """See `Telling`."""
@@ -102,10 +109,13 @@ class Together:
         left: Callable[[Owner, str | None], None],
     ) -> None:
         self._store = store
+        self._state = state
         self._replica = _Replica(store.store, state, self._applied)
         self._happened, self._left = happened, left
         self._mine: set[str] = set()  # how ids of this process's requests begin
-        self._events: dict[str, tuple[Owner, ...] | None] = {}  # of ours that somebody waits for, by key
+        # Of ours that somebody waits for, by key: whom they reached, and what of them is still on its way.
+        self._events: dict[str, tuple[tuple[Owner, ...], Spread | None] | None] = {}
+        self.rest: Spread | None = None
         self._own = uuid4().hex  # how keys of our events begin
         self._numbers = count()
         self._unread: dict[Owner, None] = {}  # that others changed, where whoever asked is told only whom it reached
@@ -123,7 +133,8 @@ class Together:
         try:
             changed = await self._tell(event_record(event, owner, key))
         finally:
-            reached = self._events.pop(key, None)
+            found = self._events.pop(key, None)
+        reached, self.rest = (None, None) if found is None else found
         self._later(changed, reached)
         return reached
 
@@ -134,9 +145,10 @@ class Together:
             self._store.store.append(event_record(event, owner, key))
             changed = self.apply_news()
         finally:  # INVARIANT: for an event that comes later nobody waits, so that `happened` hears of it
-            reached = self._events.pop(key, None)
+            found = self._events.pop(key, None)
+        reached = () if found is None else found[0]
         self._later(changed, reached)
-        return reached or ()
+        return reached
 
     def touched(self, request: Request, now: float) -> tuple[Owner, ...]:
         """See `Telling`."""
@@ -185,7 +197,7 @@ class Together:
         body: Any = record.body
         if record.kind == "event":
             if record.key in self._events:
-                self._events[record.key] = changed
+                self._events[record.key] = changed, self._state.rest
                 return
             self.counts["foreign"] += not (record.key or "").startswith(self._own)
             at = record.at if record.at is not None else 0.0
@@ -209,10 +221,12 @@ class _Replica(Replica):
         self._applied = applied
 
     def _one(self, record: Record | Gap) -> tuple[Owner, ...]:
-        changed = super()._one(record)
         if isinstance(record, Gap):
-            return changed
+            return super()._one(record)
+        # What time brought about meanwhile is no work of the record: an event reached none of those.
+        lapsed = () if record.at is None else self.state.advance(record.at)
+        changed = super()._one(record)
         self._applied(record, changed)
         if record.kind in ("event", "touched"):
-            return changed
-        return tuple(dict.fromkeys((*changed, record.owner)))
+            return tuple(dict.fromkeys((*lapsed, *changed)))
+        return tuple(dict.fromkeys((*lapsed, *changed, record.owner)))

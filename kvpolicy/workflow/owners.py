@@ -15,6 +15,7 @@ from kvpolicy.workflow.phases import Call
 
 _FIELDS = ("session", "run", "agent", "branch")  # indexed, and stated by an owner itself
 _Key = tuple[str, str, object]
+_NOBODY: Mapping[Life, None] = {}
 
 
 class Owners:
@@ -106,6 +107,22 @@ class Owners:
             found.sort(key=lambda life: life.number)
         return found
 
+    def could_be_addressed(self, event: Event, *, fixed: bool) -> Mapping[Life, None] | None:
+        """A set that holds every owner that `addressed` gives, without looking at each; None where that is not so
+        simple. fixed: found by fields alone that no event changes. Whether one is addressed says `is_meant`."""
+        tenant, stated = event.attributes.get("tenant", ...), _stated(event)
+        around = event.name.startswith("branch_") and isinstance(stated.get("branch"), str)
+        if not isinstance(tenant, str) or around or (event.name == "step_start" and stated.get("node") is not None):
+            return None
+        smallest = self._index.get((tenant, "tenant", None), _NOBODY)
+        for field, value in stated.items():
+            if field == "call" or (fixed and field == "node"):
+                continue
+            rows = self._index.get((tenant, field, _hashable(value)), _NOBODY)
+            if len(rows) < len(smallest):
+                smallest = rows
+        return smallest
+
     def _addressed_within(self, tenant: str, event: Event, stated: dict[str, object]) -> list[Life]:
         found = self._agreeing(tenant, stated)
         if event.name == "step_start" and not found and stated.get("node") is not None and "agent" not in stated:
@@ -169,6 +186,11 @@ class Owners:
             rows.pop(life, None)
             if not rows:
                 del self._index[key]
+
+
+def is_meant(life: Life, event: Event) -> bool:
+    """Whether one of those who could be addressed by an event is."""
+    return _agrees(life, _stated(event))
 
 
 def agrees(life: Life, event: Event) -> bool:

@@ -77,9 +77,15 @@ class Pauses:
             _tell(pause.hazard, pause.known, _FOREVER_S if at is None else max(pause.known, at - pause.at))
         life.previous_pause = None
 
-    def advance(self, now: float) -> None:
-        """Tell the classes how long the open pauses have lasted."""
-        while self._looks and self._looks[0][0] <= now:
+    def is_due(self, now: float) -> bool:
+        """Whether `advance` has something to tell."""
+        return bool(self._looks) and self._looks[0][0] <= now
+
+    def advance(self, now: float, most: int | None = None) -> None:
+        """Tell the classes how long the open pauses have lasted. most: of them in one step."""
+        taken = 0
+        while self.is_due(now) and taken != most:
+            taken += 1
             _, _, pause = heapq.heappop(self._looks)
             if pause.open:
                 age = 2.0 * pause.known or 1.0

@@ -8,9 +8,10 @@ the end of its answer ends it) until somebody sends step events for the run.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from kvpolicy.request import Owner
-from kvpolicy.workflow.chance import visit_probability
+from kvpolicy.workflow.chance import Chances
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.followed import Described
 from kvpolicy.workflow.graph import Graph
@@ -122,10 +123,11 @@ class Runs:
         if key in self.held:
             self._take(key, now, owner)
 
-    def fallen_silent(self, now: float) -> list[Owner]:
-        """Runs of which nothing was heard for `SILENT_S` up to now, each once: an owner of each, where one is known."""
+    def fallen_silent(self, now: float, most: int | None = None) -> list[Owner]:
+        """Runs of which nothing was heard for `SILENT_S` up to now, each once: an owner of each, where one is known.
+        most: in one step; the others are told the next time."""
         owners = []
-        for key, run in list(self._due(now)):
+        for key, run in list(islice(self._due(now), most)):
             self.held.silence(key)
             _count(key, run)
             run.rest()
@@ -169,7 +171,8 @@ class Runs:
         return standing.position.steps(node)
 
     def chance(self, owner: Owner, node: str | None) -> float | None:
-        """P(`node` starts once more in the owner's run); None without a graph that has this node."""
+        """P(`node` starts once more in the owner's run); None without a graph that has this node, or where that would
+        take too long to work out."""
         run, standing = self._find(owner), self.standing(owner)
         followed = self._followed if run is None else run.followed
         position = None if standing is None else standing.position
@@ -177,10 +180,10 @@ class Runs:
         if standing is None or position is None or index is None or followed is None:
             return None
         taken = followed.history.taken(owner.tenant)
-        kept = standing.chances.get(index)
-        if kept is None or kept[0] is not taken:  # a history that has grown is another list
-            kept = standing.chances[index] = taken, visit_probability(position, index, taken)
-        return kept[1]
+        kept = standing.chances
+        if kept is None or kept.taken is not taken:  # a history that has grown is another list
+            kept = standing.chances = Chances(position, taken)
+        return kept.of(index)
 
     def fan_out(self, owner: Owner, node: str | None) -> int | None:
         """How many instances of `node` the graph or the run tells of."""

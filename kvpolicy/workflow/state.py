@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from kvpolicy.policy.model import IntervalPattern, Opening, Subject
 from kvpolicy.request import Owner, Request
 from kvpolicy.workflow import signals
-from kvpolicy.workflow.early import Early
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.life import Life
-from kvpolicy.workflow.moment import Moment
 from kvpolicy.workflow.phases import HUMAN_PAUSE, RUNNING, TOOL_PAUSE
+from kvpolicy.workflow.reaching import Reaching
+from kvpolicy.workflow.spreading import Spread
 
 ToolCall = str | tuple[str | None, str | None]  # a tool's name, or (name, call id)
 
 
-class RunState(Moment):
+class RunState(Reaching):
     """The state of all runs. `intervals`: those of the policy in force. `graph`: the workflow, if one is known.
 
     What happens is told by `arrive`, `touched`, `answer`, `cancel`, `observe` and `advance`; each returns the owners
@@ -34,7 +34,6 @@ class RunState(Moment):
     def __init__(self, intervals: Iterable[IntervalPattern] = (), graph: Graph | None = None) -> None:
         super().__init__(intervals, graph)
         self._requests: dict[str, Life] = {}
-        self._early = Early()
         self._silenced: list[Owner] = []
 
     # --- what rules read ----------------------------------------------------------------------------------
@@ -69,8 +68,8 @@ class RunState(Moment):
         """Move the clock. Returns the owners for whom a grace or a bound ended: they have to be planned again."""
         if now > self._now:
             self._now = now
-            self.learned.pauses.advance(now)
-            for owner in self.runs.fallen_silent(now):
+            self.learned.pauses.advance(now, self._most_pauses())
+            for owner in self.runs.fallen_silent(now, self.at_once):
                 mates = list(self._owners.of_run(owner))
                 if any(life.running for life in mates):
                     self.runs.heard(owner, now)  # an answer takes that long
@@ -78,7 +77,7 @@ class RunState(Moment):
                     self._silenced += (life.owner for life in mates)
         if self._moves.deadlines.soonest > self._now:
             return ()
-        return self._moves.lapse(self._now)
+        return self._moves.lapse(self._now, self.at_once)
 
     def silenced(self) -> tuple[Owner, ...]:
         """Owners of runs that fell silent since this was last asked: what rules said of the run's next steps is no
@@ -130,6 +129,7 @@ class RunState(Moment):
         life = self._requests.get(request_id)
         if life is None:
             return changed
+        self._catch_up(life)
         life.lingering_calls = []
         if life.openings.end_graces():
             return tuple(dict.fromkeys((*changed, life.owner)))
@@ -152,6 +152,7 @@ class RunState(Moment):
         """
         changed = self.advance(now)
         life = self._requests.pop(request.id, None) or self._known(request.owner)
+        self._catch_up(life)
         life.running.pop(request.id, None)
         life.output_tokens = output_tokens
         at = self._now
@@ -182,6 +183,7 @@ class RunState(Moment):
         changed = self.advance(now)
         life = self._requests.pop(request_id, None)
         if life is not None:
+            self._catch_up(life)
             life.running.pop(request_id, None)
             if not life.running:
                 life.idle_since = self._now
@@ -194,27 +196,28 @@ class RunState(Moment):
 
         Without `owner` it addresses every owner that agrees with the owner fields it states. One that finds nobody
         waits up to an hour for its owner. Returns the owners addressed (and those whose graces had ended by then).
+        rest: says who is still to be reached, where `at_once` bounds that; None: nobody.
         """
         changed = self.advance(event.at)
         branch = event.attributes.get("branch")
+        self.rest = None
         if owner is not None:
             lives = [self._known(owner)]
         else:
-            lives = self._owners.addressed(event)
-            if not lives:
+            self.rest = self._spread(event)
+            lives = [] if self.rest is not None else self._owners.addressed(event)
+            if self.at_once is not None and len(lives) > self.at_once:
+                lives, self.rest = [], self._begin(Spread(event, lives, None))
+            if not lives and self.rest is None:
                 self._early.keep(event)
             if branch is not None:
                 self._branches.observe(event, branch)
+            if self.rest is not None:
+                return changed
         for life in lives:
-            if life.owner.branch is not None and (owner is not None or life.owner.branch != branch):
-                self._branches.observe(event, life.owner.branch, life.owner)
-            self._moves.apply(life, event)
-            result = self._early.result_of(life, event) if event.name == "tool_call" else None
-            if result is not None:
-                self._moves.apply(life, result)
+            self._reach(life, event, alone=owner is not None)
         addressed = [life.owner for life in lives]
-        for tenant, node, seconds in self.runs.observe(event, addressed):
-            self.learned.stepped(tenant or "default", node, seconds, event.at)
+        self._heard(event, addressed)
         return tuple(dict.fromkeys((*changed, *addressed))) if changed else tuple(addressed)
 
     def record_hit(self, owner: Owner, kind: str) -> None:
@@ -225,6 +228,7 @@ class RunState(Moment):
         """Nothing of the owner is kept but what was learned; an open pause counts for as long as it was seen."""
         life = self._owners.get(owner)
         if life is not None:
+            self._spreading.of(life)
             for request in life.running:
                 self._requests.pop(request, None)
             self._moves.forget(life, self._now)
@@ -245,7 +249,9 @@ class RunState(Moment):
 
     def _known(self, owner: Owner) -> Life:
         life = self._owners.get(owner)
-        if life is None:
+        if life is not None:
+            self._catch_up(life)
+        else:
             life = self._owners.add(owner, self._now)
             for event in self._early.meant_for(life, self._now):
                 life.phases.at = min(life.phases.at, event.at)

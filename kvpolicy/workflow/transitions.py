@@ -87,28 +87,34 @@ class Transitions:
             life.unclassified_until = at + ANSWER_GRACE_S
             self.deadlines.schedule(life, at + ANSWER_GRACE_S)
 
-    def lapse(self, now: float) -> tuple[Owner, ...]:
-        """End what ends up to `now`; the owners for whom something did."""
-        life = self.deadlines.due(now)
-        if life is None:
-            return ()
+    def lapse(self, now: float, most: int | None = None) -> tuple[Owner, ...]:
+        """End what ends up to `now`; the owners for whom something did. most: of those in one step; the deadlines say
+        that more is due."""
         changed: dict[Owner, None] = {}
-        while life is not None:
+        while (most is None or len(changed) < most) and (life := self.deadlines.due(now)) is not None:
             changed[life.owner] = None
-            life.openings.lapse(now)
-            life.lingering_calls = [c for c in life.lingering_calls if c.returned_at + GRACE_S > now]
-            if life.unclassified_until is not None and life.unclassified_until <= now:
-                ended, life.unclassified_until = life.unclassified_until, None
-                if not life.running and life.phases.phase == RUNNING:
-                    self.enter(life, IDLE, ended)
-            ends = [end for end in life.openings.ends() if end > now]
-            ends += [call.returned_at + GRACE_S for call in life.lingering_calls]
-            if life.unclassified_until is not None:
-                ends.append(life.unclassified_until)
-            if ends:
-                self.deadlines.schedule(life, min(ends))
-            life = self.deadlines.due(now)
+            self._lapse(life, now)
         return tuple(changed)
+
+    def lapse_one(self, life: Life, now: float) -> None:
+        """The same for one owner, before others whose turn it is."""
+        if life.deadline is not None and life.deadline <= now:
+            self.deadlines.drop(life)
+            self._lapse(life, now)
+
+    def _lapse(self, life: Life, now: float) -> None:
+        life.openings.lapse(now)
+        life.lingering_calls = [c for c in life.lingering_calls if c.returned_at + GRACE_S > now]
+        if life.unclassified_until is not None and life.unclassified_until <= now:
+            ended, life.unclassified_until = life.unclassified_until, None
+            if not life.running and life.phases.phase == RUNNING:
+                self.enter(life, IDLE, ended)
+        ends = [end for end in life.openings.ends() if end > now]
+        ends += [call.returned_at + GRACE_S for call in life.lingering_calls]
+        if life.unclassified_until is not None:
+            ends.append(life.unclassified_until)
+        if ends:
+            self.deadlines.schedule(life, min(ends))
 
     def forget(self, life: Life, now: float) -> None:
         """The owner is no more."""

@@ -38,7 +38,7 @@ def met(fault: str, made: Pair, answer: httpx.Response) -> bool:
         return gateway.counter("kvpolicy_replicas_total", what="late") >= 1
     if fault == "tokenizer":
         asked = any("/tokenize" in each.line for each in made.broken_engine.asked)
-        return asked and "status=deferred" in answer.headers["x-kvp-decision"]
+        return asked and "status=ignored;reason=no_channel" in answer.headers["x-kvp-decision"]
     if fault == "policy":
         return "FAILED_OPEN" in answer.headers["x-kvp-warn"]
     text = httpx.get(f"{made.broken}/metrics", timeout=30).text

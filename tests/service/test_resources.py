@@ -100,7 +100,7 @@ def test_every_event_is_answered(gateway: Through) -> None:
     ]
     hints = httpx.post(f"{gateway.url}/v1/events", json={"events": rows}, timeout=30).json()["hints"]
     assert [hint["status"] for hint in hints] == ["accepted", "ignored", "rejected", "rejected", "accepted"]
-    assert all({"status", "requested", "granted", "reason"} == set(hint) for hint in hints)
+    assert all({"status", "requested", "granted", "reason"} <= set(hint) for hint in hints)
     assert gateway.phase("tool_pause", "e1") == "tool_pause"
 
 

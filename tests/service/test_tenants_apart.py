@@ -15,6 +15,7 @@ from tests.service.test_edge_failing_open import assembled, engine_like, stage
 from tests.service.test_edge_passing import CHAT, PATH, until
 from tests.service.upstream import upstream
 
+UNPLACED, PLACED = "ignored;reason=no_channel", "unknown;reason=no_channel"  # nobody listens at this engine's channel
 KEYS = {"one": "key-of-one", "two": "key-of-two"}
 TENANTS = [{"name": name, "keys": [sha256(key.encode()).hexdigest()]} for name, key in KEYS.items()]
 SAME = {"x-session-id": "s"}
@@ -38,11 +39,11 @@ def status(at: str, key: str, messages: list[dict[str, Any]], **headers: str) ->
 
 def test_the_places_of_one_tenants_prompt_are_not_known_for_another(running: tuple[str, Gateway]) -> None:
     at, made = running
-    assert status(at, "one", PROMPT, **SAME) == "deferred"
-    assert until(lambda: status(at, "one", PROMPT, **SAME) == "accepted")
-    assert status(at, "two", PROMPT, **SAME) == "deferred"
+    assert status(at, "one", PROMPT, **SAME) == UNPLACED
+    assert until(lambda: status(at, "one", PROMPT, **SAME) == PLACED)
+    assert status(at, "two", PROMPT, **SAME) == UNPLACED
     # and it is the tenant that makes the difference: its own next request finds them
-    assert until(lambda: status(at, "two", PROMPT, **SAME) == "accepted")
+    assert until(lambda: status(at, "two", PROMPT, **SAME) == PLACED)
     held = [rows[-1].seen.conversation.units for _, rows in stage(made, "decisions").holding.all()]
     digests = [{unit.digest for unit in units} for units in held]
     assert len(digests) == 2

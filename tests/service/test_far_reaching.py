@@ -1,0 +1,158 @@
+"""An event that means very many owners: no request waits for all, nobody is left out, each owner's order holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from kvpolicy.request import Owner, Request
+from kvpolicy.service.holding import REACHED_AT_ONCE
+from kvpolicy.service.outbox import Outbox, Said
+from kvpolicy.service.telling import Together
+from kvpolicy.service.tenants import Tenant
+from kvpolicy.store.awaited import AwaitedStore
+from kvpolicy.store.memory import MemoryStore
+from kvpolicy.store.replica import answer_record, event_record, request_record
+from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.state import RunState
+from tests.service.test_caps import TOKENS, exchange, made
+from tests.service.through import Through, until
+from tests.simulated.running import running
+
+POLICY = "policy p\nturn { priority: 60 }\non tool_call until tool_result { paused: any { retention: hold 20s } }\n"
+MANY = 50
+
+
+def held() -> tuple[Any, list[tuple[str, Said]]]:
+    """Decisions with MANY owners' plans at an engine, and what that is told."""
+    decisions, told = made(POLICY), []
+    decisions.holding._send = lambda url, said: told.append((url, said))
+    decisions.state.at_once, decisions.state.reached = REACHED_AT_ONCE, decisions.holding.reached
+
+    async def come() -> None:
+        for number in range(MANY):
+            asked = exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"session": f"s{number}"}}, name=f"e-{number}")
+            await decisions.enter(asked)
+            asked.upstream, asked.status = "http://e", 200
+            decisions.telling.answer(asked.notes["decisions"].request, decisions.clock(), [], True, 1)
+
+    asyncio.run(come())
+    return decisions, told
+
+
+def owners(told: list[tuple[str, Said]], event: str) -> list[str | None]:
+    return [said.owner.session for _, said in told if said.event == event]
+
+
+def test_one_step_reaches_a_few_and_all_are_reached_once() -> None:
+    decisions, told = held()
+    decisions.state.observe(Event(decisions.clock(), "tool_call", {"tenant": "t", "tool": "grep"}))
+    assert decisions.holding.sooner.is_set()
+    assert owners(told, "tool_call") == []
+    steps = 0
+    while decisions.state.is_behind:
+        before = len(owners(told, "tool_call"))
+        decisions.state.go_on()
+        assert len(owners(told, "tool_call")) - before <= REACHED_AT_ONCE
+        steps += 1
+    assert steps >= MANY // REACHED_AT_ONCE
+    assert sorted(owners(told, "tool_call")) == sorted(f"s{n}" for n in range(MANY))
+
+
+def test_whose_turn_has_not_come_is_told_in_its_own_order() -> None:
+    decisions, told = held()
+    at = decisions.clock
+    decisions.state.observe(Event(at(), "session_end", {"tenant": "t"}))
+    again = exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"session": "s40"}}, name="again")
+    asyncio.run(decisions.enter(again))  # a new life, after the end: what ends, ends before
+    assert [said.do for _, said in told if said.owner.session == "s40"][:2] == ["event", "end"]
+    assert decisions.state.phase(Owner("t", "s40")) == "running"
+    while decisions.state.go_on():
+        pass
+    assert decisions.state.phase(Owner("t", "s40")) == "running"
+    assert decisions.state.phase(Owner("t", "s41")) == "ended"
+    assert owners(told, "session_end").count("s40") == 1
+
+
+def test_time_brings_about_a_few_at_a_time_too() -> None:
+    decisions, _ = held()
+    decisions.state.observe(Event(decisions.clock(), "tool_call", {"tenant": "t"}))
+    decisions.state.observe(Event(decisions.clock(), "tool_result", {"tenant": "t", "call": None}))
+    while decisions.state.go_on():
+        pass
+    late = decisions.state.now + 1000.0
+    lapsed = []
+    while part := decisions.state.advance(late):
+        assert len(part) <= REACHED_AT_ONCE
+        lapsed += part
+    assert sorted(owner.session for owner in lapsed) == sorted(f"s{n}" for n in range(MANY))
+    assert not decisions.state.is_behind
+
+
+def test_an_engine_without_room_is_told_later_and_in_order() -> None:
+    sent: list[tuple[str, Any]] = []
+    room = {"a": True, "b": True}
+
+    def send(url: str, message: Mapping[str, Any]) -> None:
+        sent.append((url, message["event"]))
+
+    box = Outbox(send, lambda url: room[url])
+    box.put("a", Said("event", Owner("t", "s"), event="1"))
+    room["a"] = False
+    for number in "234":
+        box.put("a", Said("event", Owner("t", "s"), event=number))
+        box.put("b", Said("event", Owner("t", "s"), event=number))
+    assert [event for url, event in sent if url == "a"] == ["1"]
+    assert [event for url, event in sent if url == "b"] == ["2", "3", "4"]
+    room["a"] = True
+    box.put("a", Said("event", Owner("t", "s"), event="5"))  # there is room, but not before the others
+    box.pump()
+    assert [event for url, event in sent if url == "a"] == ["1", "2", "3", "4", "5"]
+    room["a"] = False
+    box.put("a", Said("event", Owner("t", "s"), event="6"))
+    box.clear()
+    room["a"] = True
+    assert not box.pump() and not box and len(sent) == 8
+
+
+def test_what_another_replica_told_reaches_those_alone_whom_it_means() -> None:
+    """Time that has passed meanwhile ends others' graces: that is no event of theirs, and ends nothing they hold."""
+    reached: list[Owner] = []
+    store = MemoryStore()
+    here = Together(AwaitedStore(store), RunState(), lambda event, who: reached.extend(who), lambda owner, model: None)
+    asked = Request("there-1", Owner("t", "asks"), 64, 16)
+    store.append(request_record(asked, 1.0))
+    store.append(answer_record(asked, 2.0, tool_calls=[]))  # nobody says how it ended: two seconds to find out
+    other = Request("there-2", Owner("t", "ends"), 64, 16)
+    store.append(request_record(other, 2.0))
+    here.apply_news()
+    store.append(event_record(Event(100.0, "session_end", {"tenant": "t", "session": "ends"})))
+    assert set(here.apply_news()) == {Owner("t", "asks"), Owner("t", "ends")}
+    assert reached == [Owner("t", "ends")]
+
+
+def test_through_real_processes_everybody_is_reached(tmp_path: Path) -> None:
+    at = f"unix:{tmp_path}/c"
+    with (
+        running("engine", "--blocks", "2000", "--decode-s", "0.0001", "--channel", at) as engine,
+        running("serve", "--upstream", engine, "--channel", at) as url,
+    ):
+        gateway = Through(url, engine)
+        body = {"model": "sim", "max_tokens": 1, "messages": [{"role": "user", "content": "Where is it? " * 12}]}
+        with httpx.Client(base_url=url, timeout=30) as client:
+            for number in range(2 * MANY):
+                said = {"x-kvp-context": f'session="s{number}", run="r"'}
+                assert client.post("/v1/chat/completions", json=body, headers=said).status_code == 200
+            assert until(lambda: len(gateway.owners()), 2 * MANY) == 2 * MANY
+            for event, phase in (("tool_call", "tool_pause"), ("session_end", "ended")):
+                row = {"event": event, "run": "r", "tool": "grep"}
+                hint = client.post("/v1/events", json=row).json()["hints"][0]
+                assert hint["status"] in ("accepted", "deferred")
+                assert hint["requested"] == 2 * MANY and hint["heard"] == 1
+                assert until(lambda: {r["phase"] for r in gateway.owners()}, {phase}) == {phase}
+        assert gateway.counter("kvpolicy_outbox_total", what="dropped") == 0
+        assert until(lambda: httpx.get(f"{engine}/sim/blocks").json()["protected"], 0) == 0
