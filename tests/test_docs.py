@@ -57,12 +57,23 @@ def test_python_in_the_documentation_runs(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{place}\n{done.stderr}"
 
 
+def anchors(page: Path) -> set[str]:
+    """Of a page's headings, as code hosts make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_targets_and_commands_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", text):
+        if "://" not in target and (not target or target.endswith(".md")):
+            there = page.parent / target if target else page
+            assert anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
     for path in re.findall(r"`((?:kvpolicy|grammar|policies|adapters|tests|docs)/[\w./]*)`", text):
         assert "NAME" in path or (ROOT / path).exists(), f"{page.name} names {path}"
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
