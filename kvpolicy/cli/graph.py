@@ -16,7 +16,6 @@ from kvpolicy.faults import ERROR, InputFault, PolicyFault
 from kvpolicy.policy.model import NEVER
 
 _NODE = "node"
-_MOST_CHANCES = 4_000  # nodes times edges: each node's chance is an equation over all edges before it
 _ENDS = 2  # keys of an edge of which nothing is stated
 
 if TYPE_CHECKING:
@@ -156,8 +155,7 @@ def _position(graph: Graph, events: list[Event]) -> Position:
 
 def _told(files: FileSet | None, graph: Graph, events: list[Event]) -> tuple[dict[str, int], dict[str, float | None]]:
     """Of each node's system prompt now: its rank, tools apart, which have no prompts, nothing where no policy was given
-    or it does not compile; and what `reuse_probability()` gives, None where it has no data, and nothing for a graph so
-    large and dense that all of them together would take seconds."""
+    or it does not compile; and what `reuse_probability()` gives, None where it has no data."""
     from kvpolicy import words
     from kvpolicy.policy.compile import compile as compile_policy
     from kvpolicy.policy.model import Subject
@@ -188,8 +186,7 @@ def _told(files: FileSet | None, graph: Graph, events: list[Event]) -> tuple[dic
         place = {"agent": agents[name], "node": name, "workflow": graph.name}
         known = {"tenant": owner.tenant, "session": owner.session, **place}
         subject = Subject("system", {key: value for key, value in known.items() if value is not None}, owner)
-        if len(graph.nodes) * len(graph.edges) <= _MOST_CHANCES:
-            chances[name] = state.read("reuse_probability", None, subject)
+        chances[name] = state.read("reuse_probability", None, subject)
         if policy is not None:
             verdict = policy.resolve(subject, state).get("priority")
             value = words.DEFAULT_PRIORITY if verdict is None else verdict.value

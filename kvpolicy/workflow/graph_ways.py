@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvpolicy.workflow.graph_edge import GraphEdge
+from kvpolicy.workflow.joins_ahead import JoinsAhead
 
 TAKEN_BEFORE = 4.0  # what is stated of an edge weighs as much as so many visits seen
+_MOST_COMPARED = 100  # sets of joins that one is compared with: ways out of a node of more may count as exclusive
 
 
 class Ways:
     """The alternatives of each node. By node: out_of, edge numbers; waits_for_all, whether it is an AND join."""
 
-    __slots__ = ("_ahead", "_alternatives", "_edges", "_out_of", "_targets", "_waits_for_all")
+    __slots__ = ("_alternatives", "_edges", "_joins", "_out_of", "_targets", "_waits_for_all")
 
     def __init__(
         self,
@@ -30,7 +32,7 @@ class Ways:
         self._targets = targets
         self._out_of = out_of
         self._waits_for_all = waits_for_all
-        self._ahead: dict[int, dict[int, set[int]]] = {}
+        self._joins: JoinsAhead | None = None
         self._alternatives: dict[int, list[list[int]]] = {}
 
     def together(self, one: int, other: int) -> bool:
@@ -38,22 +40,16 @@ class Ways:
         edges = self._edges
         if edges[one].group is not None and edges[one].group == edges[other].group:
             return True
-        mine, theirs = self._joins_ahead(one), self._joins_ahead(other)
-        return any(mine[j] - theirs[j] and theirs[j] - mine[j] for j in mine.keys() & theirs.keys())
+        joins = self._ahead()
+        return joins.meet(joins.reached(one), joins.reached(other))
 
     def alternatives(self, index: int) -> list[list[int]]:
         """The edges out of a node, calls apart: one list for each choice a run has, its edges taken together."""
         found = self._alternatives.get(index)
         if found is None:
-            found = []
-            for e in self._out_of[index]:
-                if self._edges[e].calls:
-                    continue
-                same = [each for each in found if any(self.together(e, other) for other in each)]
-                found = [each for each in found if each not in same]
-                found.append(sorted([e, *(other for each in same for other in each)]))
-            found.sort()
-            self._alternatives[index] = found
+            found = self._alternatives[index] = self._apart(
+                [e for e in self._out_of[index] if not self._edges[e].calls]
+            )
         return found
 
     def chances(self, index: int, gone: set[int], taken: Sequence[int]) -> list[tuple[float, list[int]]]:
@@ -82,25 +78,44 @@ class Ways:
         total = sum(weight for weight, _ in kept)
         return [(weight * (1.0 + closed / total) if total else 1.0 / len(kept), edges) for weight, edges in kept]
 
-    def _joins_ahead(self, start: int) -> dict[int, set[int]]:
-        """AND joins behind edge `start` without taking a loop after it: by which of their edges they are reached."""
-        joins = self._ahead.get(start)
-        if joins is not None:
-            return joins
-        joins = {}
-        first = self._targets[start]
-        if self._waits_for_all[first] and not self._edges[start].is_loop:
-            joins[first] = {start}
-        seen, stack = {first}, [first]
-        while stack:
-            for e in self._out_of[stack.pop()]:
-                if self._edges[e].is_loop:
-                    continue
-                target = self._targets[e]
-                if self._waits_for_all[target]:
-                    joins.setdefault(target, set()).add(e)
-                if target not in seen:
-                    seen.add(target)
-                    stack.append(target)
-        self._ahead[start] = joins
-        return joins
+    def _ahead(self) -> JoinsAhead:
+        if self._joins is None:
+            self._joins = JoinsAhead(self._edges, self._targets, self._out_of, self._waits_for_all)
+        return self._joins
+
+    def _apart(self, edges: Sequence[int]) -> list[list[int]]:
+        """Edges out of a node: those taken together, each as one, and in the order of their first ones."""
+        joins = self._ahead()
+        alike: dict[int, list[int]] = {}  # by what they reach: as far as that goes they exclude each other
+        for e in edges:
+            alike.setdefault(joins.reached(e), []).append(e)
+        meeting: list[list[int]] = []
+        for reached in alike:
+            same = []
+            left = _MOST_COMPARED
+            for each in meeting:
+                if any(joins.meet(reached, other) for other in each[:left]):
+                    same.append(each)
+                left -= min(left, len(each))
+            kept = [each for each in meeting if not any(each is other for other in same)] if same else meeting
+            meeting = [*kept, [reached, *(other for each in same for other in each)]]
+        apart = []
+        for each in meeting:
+            met = [alike[reached] for reached in each]
+            apart += [[e] for e in met[0]] if len(met) == 1 else [[e for ways in met for e in ways]]
+        return sorted(sorted(each) for each in self._grouped(apart))
+
+    def _grouped(self, apart: list[list[int]]) -> list[list[int]]:
+        """With what bears one group put together."""
+        found: list[list[int]] = []
+        holder: dict[str, list[int]] = {}  # who holds the edges of a group
+        for ways in apart:
+            each = list(ways)
+            groups = {group for e in each if (group := self._edges[e].group) is not None}
+            for other in {id(holder[group]): holder[group] for group in groups if group in holder}.values():
+                each += other
+                groups |= {group for e in other if (group := self._edges[e].group) is not None}
+                other.clear()
+            holder.update(dict.fromkeys(groups, each))
+            found.append(each)
+        return [each for each in found if each]

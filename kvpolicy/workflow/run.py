@@ -96,7 +96,7 @@ class Run:
         self.over = at
         self._log, self._before, self._middle = [], None, None
         self.standing.started = {}
-        self.standing.chances.clear()
+        self.standing.chances = None
         if self.standing.position is not None:
             self.standing.position.finish()
 

@@ -6,9 +6,10 @@ steps with their times, with a graph the `Position` in it, and which branches st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kvpolicy.workflow.chance import Chances
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
 
@@ -37,15 +38,15 @@ class Told:
 
 
 class Standing:
-    """`started`: when the steps began that run, by node. chances: of nodes by their numbers, worked out by `runs`, each
-    with the history of edges it was worked out by; empty after every step told."""
+    """`started`: when the steps began that run, by node. chances: of nodes, where `runs` was asked for one since the
+    latest step told."""
 
     __slots__ = ("_branches", "_since", "chances", "position", "started")
 
     def __init__(self, graph: Graph | None) -> None:
         self.position = None if graph is None else Position(graph)
         self.started: dict[str | None, list[float]] = {}
-        self.chances: dict[int, tuple[Sequence[int], float]] = {}
+        self.chances: Chances | None = None
         self._branches: dict[str, tuple[str, int]] = {}  # node and fate of the instance a branch stands for
         self._since: dict[str, float] = {}  # when it began, by branch
 
@@ -60,7 +61,7 @@ class Standing:
     def tell(self, told: Told) -> float | None:
         """Take the next step told. Seconds of the step that ended by it, where its begin is known."""
         position, node = self.position, told.node
-        self.chances.clear()
+        self.chances = None
         if position is not None:
             for name, count in (told.counts or {}).items():
                 position.fan_out(name, count)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kvpolicy.policy.model import Subject
 from kvpolicy.request import Owner
-from kvpolicy.workflow.chance import visit_probability
+from kvpolicy.workflow.chance import Chances
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import AGENT, Graph, GraphEdge
 from kvpolicy.workflow.position import Position
@@ -68,7 +68,7 @@ def test_the_chance_is_that_of_all_ways(graph: Graph, data: st.DataObject) -> No
     position.entry = set()
     for target in range(len(graph.names)):
         expected = by_all_ways(graph, node, target, dict(enumerate(position.taken)))
-        assert visit_probability(position, target) == pytest.approx(expected, abs=1e-4)
+        assert Chances(position).of(target) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_loop_without_a_bound_and_a_chosen_way() -> None:
@@ -76,13 +76,13 @@ def test_a_loop_without_a_bound_and_a_chosen_way() -> None:
     graph = Graph(dict.fromkeys("abc", AGENT), edges)
     position = Position(graph)
     position.start("b")
-    assert visit_probability(position, 0) == pytest.approx(0.8)
-    assert visit_probability(position, 1) == pytest.approx(0.8)
-    assert visit_probability(position, 2) == pytest.approx(1.0)
+    assert Chances(position).of(0) == pytest.approx(0.8)
+    assert Chances(position).of(1) == pytest.approx(0.8)
+    assert Chances(position).of(2) == pytest.approx(1.0)
     position.end("b")
-    assert visit_probability(position, 0) == pytest.approx(0.8)  # not chosen yet
+    assert Chances(position).of(0) == pytest.approx(0.8)  # not chosen yet
     position.start("a")
-    assert visit_probability(position, 1) == pytest.approx(1.0)
+    assert Chances(position).of(1) == pytest.approx(1.0)
 
 
 def test_ways_taken_together_are_certain() -> None:
@@ -93,7 +93,7 @@ def test_ways_taken_together_are_certain() -> None:
     graph = Graph.build(document)
     position = Position(graph)
     position.start("s")
-    chances = {name: visit_probability(position, index) for index, name in enumerate(graph.names)}
+    chances = {name: Chances(position).of(index) for index, name in enumerate(graph.names)}
     assert chances == pytest.approx({"s": 0, "a": 1, "b": 1, "j": 1, "rare": 0.1, "usual": 0.9})
 
 

@@ -228,15 +228,14 @@ def test_how_likely_each_node_is_to_run_again(tmp_path: Path, capsys: pytest.Cap
     ]
 
 
-def test_chances_of_a_large_and_dense_graph_are_not_worked_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Sixty nodes with loops all over took seconds."""
-    for count, known in ((10, True), (60, False)):
+def test_chances_that_cost_too_much_are_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where everything leads to everything, and nothing is certain."""
+    for count, known in ((10, 11), (150, 0)):
         names = [f"n{number}" for number in range(count)]
-        edges = [[names[a], names[(a * 7 + step) % count]] for a in range(count) for step in (1, 3)]
+        edges = [[one, other] for one in names for other in names if one != other]
+        ends = [{"from": name, "to": "end", "probability": 0.001} for name in names]
         file = tmp_path / f"{count}.json"
-        file.write_text(json.dumps({"nodes": names, "edges": [edge for edge in edges if edge[0] != edge[1]]}))
+        file.write_text(json.dumps({"nodes": ["begin", *names, "end"], "edges": [["begin", "n0"], *edges, *ends]}))
         main(["graph", str(file), "--format", "json"])
         rows = json.loads(capsys.readouterr().out)["nodes"]
-        assert any(row["reuse_probability"] is not None for row in rows) == known
+        assert sum(row["reuse_probability"] is not None for row in rows) == known

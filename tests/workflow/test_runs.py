@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from kvpolicy.request import Owner
-from kvpolicy.workflow import runs
-from kvpolicy.workflow.chance import visit_probability
+from kvpolicy.workflow.chance import Chances
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.graph import Graph
-from kvpolicy.workflow.position import Position
 from kvpolicy.workflow.state import RunState
 
 FORK = {"nodes": ["plan", "writer", "editor"], "edges": [["plan", "writer"], ["plan", "editor"]]}
@@ -52,11 +48,13 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The nodes whose chance was worked out, one after the other."""
     nodes: list[int] = []
 
-    def counted(position: Position, node: int, taken: Sequence[int] = ()) -> float:
-        nodes.append(node)
-        return visit_probability(position, node, taken)
+    work_out = Chances._work_out
 
-    monkeypatch.setattr(runs, "visit_probability", counted)
+    def counted(chances: Chances, node: int) -> float | None:
+        nodes.append(node)
+        return work_out(chances, node)
+
+    monkeypatch.setattr(Chances, "_work_out", counted)
     return nodes
 
 
