@@ -126,6 +126,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(awaited.close)
+            stack.push_async_callback(lasting.close)
             stack.push_async_callback(times.keep)
             stack.push_async_callback(tokenizing.close)
             stack.callback(channels.close)

@@ -22,7 +22,7 @@ from kvpolicy.policy.policy import Policy
 from kvpolicy.service.policies import Policies, Version
 from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.store.learned import KIND as LEARNED
-from kvpolicy.store.learned import take_up
+from kvpolicy.store.learned import take_best
 from kvpolicy.workflow.learned import Learned
 
 READ = "policy_read"
@@ -70,6 +70,10 @@ class LastingPolicies:
             await asyncio.sleep(LOOK_S)
             with suppress(Exception):
                 self.look()
+
+    async def close(self) -> None:
+        """Wait until what was put in force here is published: whoever put it was told that it is."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _take(self, name: str, serial: int, files: Mapping[str, str]) -> None:
         self._serials[name] = serial
@@ -125,8 +129,7 @@ class LastingTimes:
         if tenant in self._begun:
             return
         self._begun.add(tenant)
-        documents = await self._store.kept(LEARNED, tenant)
-        take_up(_Fetched(documents), self._learned, tenant)  # type: ignore[arg-type]
+        take_best(await self._store.kept(LEARNED, tenant), self._learned, tenant)
 
     async def keep(self) -> None:
         """Write what is known now."""
@@ -143,14 +146,3 @@ class LastingTimes:
             await asyncio.sleep(KEEP_S)
             with suppress(Exception):
                 await self.keep()
-
-
-class _Fetched:
-    """Documents that were fetched already, for `take_up`."""
-
-    def __init__(self, documents: object) -> None:
-        self._documents = documents
-
-    def kept(self, kind: str, tenant: str) -> object:
-        """The documents."""
-        return self._documents

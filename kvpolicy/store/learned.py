@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvpolicy.faults import InputFault
-from kvpolicy.store.contract import Store
+from kvpolicy.store.contract import Document, Store
 from kvpolicy.workflow import keep
 from kvpolicy.workflow.classes import Classes
 from kvpolicy.workflow.hold import Memoryfulness
@@ -31,10 +31,15 @@ def keep_learned(store: Store, learned: Learned, source: str, tenants: Iterable[
 
 
 def take_up(store: Store, learned: Learned, tenant: str) -> bool:
-    """Begin where others, or this replica before its restart, left off: take the tenant's best document if it knows
-    more than is known here. What does not fit is passed over. Returns whether one was taken."""
+    """Begin where others, or this replica before its restart, left off. Returns whether something was taken."""
+    return take_best(store.kept(KIND, tenant), learned, tenant)
+
+
+def take_best(documents: Iterable[Document], learned: Learned, tenant: str) -> bool:
+    """Take the best of a tenant's documents if it knows more than is known here. What does not fit is passed over.
+    Returns whether one was taken."""
     best: tuple[LearnedTimes, Memoryfulness, Classes] | None = None
-    for document in store.kept(KIND, tenant):
+    for document in documents:
         try:
             found = keep.read(document.body, learned.half_life)
         except InputFault:

@@ -66,7 +66,7 @@ def test_what_a_call_brought_stands_until_the_files_change(tmp_path: Path) -> No
         await lasting.start()
         if push is not None:
             policies.put(str(file), policy(push), "api")
-            await asyncio.gather(*lasting._tasks)
+            await lasting.close()
         return policies.current(str(file)).policy.name
 
     assert asyncio.run(life("policy pushed\nturn { priority: 70 }\n")) == "pushed"

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from kvpolicy.service.policies import ENFORCE, SHADOW, Policies
 from kvpolicy.service.reloading import STILL_S, Reloading
 from kvpolicy.service.tenants import Tenant
 from tests.service.through import until
-from tests.simulated.running import running
+from tests.simulated.running import running, started
 
 ONE = "policy one\nturn { priority: 41 }\n"
 TWO = "policy two\nturn { priority: 42 }\n"
@@ -215,31 +214,6 @@ def admin(at: str, body: dict[str, Any]) -> Any:
     return httpx.post(f"{at}/admin/policies", json=body, timeout=30)
 
 
-def started(at: str) -> int:
-    """The gateway's process, found by the port it listens on."""
-    port = int(at.rsplit(":", 1)[1])
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                command = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"serve" in command and _listens(int(name), port):
-                return int(name)
-    raise AssertionError("no such process")
-
-
-def _listens(pid: int, port: int) -> bool:
-    wanted = f":{port:04X}"
-    rows = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-    inodes = {row.split()[9] for row in rows if row.split()[1].endswith(wanted) and row.split()[3] == "0A"}
-    try:
-        held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-    except OSError:
-        return False
-    return any(f"socket:[{inode}]" in held for inode in inodes)
-
-
 def test_files_signal_calls_and_a_restart(engine: str, tmp_path: Path) -> None:
     file = tmp_path / "p.kvp"
     file.write_text(ONE)
@@ -248,19 +222,20 @@ def test_files_signal_calls_and_a_restart(engine: str, tmp_path: Path) -> None:
     settings.write_text(
         f'[[upstream]]\nurl = "{engine}"\n[policy]\nname = "{name}"\n[store]\nfile = "{tmp_path / "state"}"\n'
     )
-    with running("serve", "--config", str(settings)) as at:
+    with started("serve", "--config", str(settings)) as gateway:
+        at, process = gateway["url"], gateway["pid"]
         assert "v=1" in decision(at, "a")
         # a file
         file.write_text(TWO)
         assert until(lambda: "v=2" in decision(at, "a"), True)
         # a file with a fault: what was good stays, and that is said
         file.write_text("policy three\nturn { priority: 400 }\n")
-        os.kill(started(at), signal.SIGHUP)
+        os.kill(process, signal.SIGHUP)
         assert until(lambda: httpx.get(f"{at}/admin/policies").json()["fault"] is not None, True)
         assert "v=2" in decision(at, "a")
         # a signal
         file.write_text("policy three\nturn { priority: 43 }\n")
-        os.kill(started(at), signal.SIGHUP)
+        os.kill(process, signal.SIGHUP)
         assert until(lambda: "v=3" in decision(at, "a"), True)
         versions = httpx.get(f"{at}/admin/policies").json()["policies"][name]
         assert versions[-1]["source"] in ("signal", "file")
@@ -283,7 +258,6 @@ def test_files_signal_calls_and_a_restart(engine: str, tmp_path: Path) -> None:
         assert missing.status_code == 400
         assert "versions" in missing.json()["error"]["message"]
         assert admin(at, {"name": name, "text": pushed}).json()["policy"]["version"] == 6
-        time.sleep(0.5)  # written beside the answer
     with running("serve", "--config", str(settings)) as at:  # what a call brought outlives the process
         versions = httpx.get(f"{at}/admin/policies").json()["policies"][name]
         assert versions[-1]["source"] == "replica"
