@@ -86,7 +86,8 @@ class Asks:
 
         def read(answer: Any) -> tuple[Document, ...]:
             pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
-            found = {document.source: document for pair in pairs if (document := document_of(*pair)) is not None}
+            now = self._local.now()
+            found = {document.source: document for pair in pairs if (document := document_of(*pair, now)) is not None}
             for document in self._local.kept(kind, tenant):
                 found.setdefault(document.source, document)
             return tuple(sorted(found.values(), key=lambda document: -document.at))
@@ -190,11 +191,12 @@ class Asks:
         return Ask(Command("ZREM", (key,), (named("holder", holder),)), lambda _: None, lambda: None)
 
 
-def document_of(source: bytes, value: bytes) -> Document | None:
-    """A document as it lies on the server; None for what is none."""
-    at, _, body = value.partition(b" ")
+def document_of(source: bytes, value: bytes, now: float) -> Document | None:
+    """A document as it lies on the server; None for what is none, and for one whose time is over."""
+    at, _, rest = value.partition(b" ")
+    end, _, body = rest.partition(b" ")
     try:
-        if len(body) > LARGEST_B:
+        if len(body) > LARGEST_B or int(end) / 1000 <= now:
             return None
         document = orjson.loads(body)
         return Document(source.decode(), int(at) / 1000, document) if isinstance(document, dict) else None

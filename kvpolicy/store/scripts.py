@@ -126,8 +126,9 @@ redis.call('PEXPIRE', KEYS[2], ARGV[5])
 return serial
 """,
     # KEYS documents; ARGV source, body, ttl ms, most sources
+    # Each has an end of its own, which whoever reads looks at; the key lasts as long as the longest of them.
     "document": """
-redis.call('HSET', KEYS[1], ARGV[1], string.format('%d', now) .. ' ' .. ARGV[2])
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%d %d', now, now + ARGV[3]) .. ' ' .. ARGV[2])
 local rows = redis.call('HLEN', KEYS[1])
 while rows > tonumber(ARGV[4]) do
   local oldest, since = nil, nil
@@ -139,7 +140,7 @@ while rows > tonumber(ARGV[4]) do
   redis.call('HDEL', KEYS[1], oldest)
   rows = rows - 1
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
 return now
 """,
     # KEYS pin; ARGV worker, ttl ms, move

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import redis
 
+T = TypeVar("T")
 BINARY = shutil.which("redis-server")
 
 
@@ -34,12 +36,13 @@ def free_port() -> int:
     raise RuntimeError("no free port")
 
 
-def until(true: Callable[[], object], seconds: float = 20.0, every: float = 0.005) -> None:
-    """Wait until something is so; an assertion where it never is."""
+def until(true: Callable[[], T], seconds: float = 20.0, every: float = 0.005) -> T:
+    """Wait until something is so, and say what it is then; an assertion where it never is."""
     end = time.monotonic() + seconds
-    while not true():
+    while not (found := true()):
         assert time.monotonic() < end, f"not so within {seconds} s"
         time.sleep(every)
+    return found
 
 
 class Server:

@@ -79,6 +79,16 @@ def replica() -> Replica:
     return Replica(MemoryStore(), RunState())
 
 
+def test_a_document_ends_with_its_own_time_whatever_another_replica_keeps(server: Server, open_store: Open) -> None:
+    one, two = open_store(server.url), open_store(server.url)
+    one.keep("residency", "t", "long", {"n": 1}, ttl=60)
+    two.keep("residency", "t", "short", {"n": 2}, ttl=0.3)
+    until(lambda: [document.source for document in two.kept("residency", "t")] == ["long"])
+    one.keep("residency", "t", "later", {"n": 3}, ttl=60)
+    for store in (one, two):
+        assert {document.source for document in store.kept("residency", "t")} == {"long", "later"}
+
+
 def test_a_run_state_told_by_records_is_the_one_told_directly() -> None:
     told, direct = replica(), RunState()
     request = Request("r1", S, 100, 16, model="m", attributes={"node": "writer", "turn": 2})
