@@ -179,7 +179,8 @@ class Deciding:
             tuple(spans),
             model=seen.conversation.model,
             attributes={key: value for key, value in facts.items() if value is not None},
-            key=exchange.headers.get("idempotency-key"),
+            # Places may be known when the exchange is over, and its headers are gone.
+            key=exchange.headers.get("idempotency-key") if seen.request is None else seen.request.key,
             last_step=bool(context.last_step),
         )
 

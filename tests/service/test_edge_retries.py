@@ -5,6 +5,7 @@ by ourselves, and two at once are one to the engine's claims.
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -50,23 +51,42 @@ def test_the_sdks_own_retries_are_one_turn(session: str | None) -> None:
         assert [row["session"] for row in rows] == [session or rows[0]["session"]]
 
 
-def test_two_at_once_under_one_key_are_told_to_the_engine_as_one() -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["places before the answer", "places behind it"])
+def test_two_at_once_under_one_key_are_told_to_the_engine_as_one(late: bool) -> None:
     """Both go out, as without us; the engine learns that they are one by the key."""
+    both, places, done = asyncio.Barrier(2), threading.Event(), threading.Event()
 
-    async def slow(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if not asked.line.startswith("POST /tokenize"):
-            await asyncio.sleep(0.3)
-            writer.write(reply(ANSWER))
-        else:
+    async def at_once(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.line.startswith("POST /tokenize"):
+            while not places.is_set():
+                await asyncio.sleep(0.01)
             writer.write(reply(orjson.dumps({"count": len(TOKENS), "tokens": TOKENS})))
+        else:
+            await both.wait()
+            while not done.is_set():
+                await asyncio.sleep(0.01)
+            writer.write(reply(ANSWER))
 
-    with upstream(slow) as engine, assembled(engine.url) as (at, made):
+    with upstream(at_once) as engine, assembled(engine.url) as (at, made):
         headers = {"idempotency-key": "k1", "x-session-id": "s1"}
+        holding = stage(made, "decisions").holding
+
+        def told() -> list[tuple[object, object]]:
+            """Of what is held: its key, and which turn of its run it is."""
+            held = [one.request for _, each in holding.all() for one in each]
+            return [(request.key, request.attributes.get("turn")) for request in held]
+
+        def ask(_: int) -> bytes:
+            return httpx.post(at + PATH, json=CHAT, headers=headers, timeout=60).content
+
         with ThreadPoolExecutor(2) as pool:
-            answers = list(pool.map(lambda _: httpx.post(at + PATH, json=CHAT, headers=headers, timeout=30), range(2)))
-        assert [answer.content for answer in answers] == [ANSWER, ANSWER]
-        decisions = stage(made, "decisions")
-        ((_, (held,)),) = decisions.holding.all()
-        assert held.request.attributes["turn"] == 1
-        assert held.request.key == "k1"
+            answers = pool.map(ask, range(2))
+            if not late:
+                places.set()
+                assert until(lambda: told() == [("k1", 1)]), told()
+            done.set()
+            assert list(answers) == [ANSWER, ANSWER]
+        assert until(lambda: made.proxy.running == 0)
+        places.set()
+        assert until(lambda: told() == [("k1", 1)]), told()
         assert len([each for each in engine.asked if PATH in each.line]) == 2
