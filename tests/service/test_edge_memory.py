@@ -16,7 +16,7 @@ from kvpolicy.service.tokenizing import Agreeing, read_tokens
 from tests.service.test_edge_passing import PATH, until
 from tests.service.through import Through
 from tests.service.upstream import OK, Asked, upstream
-from tests.simulated.running import running
+from tests.simulated.running import started
 
 TIMES = 3
 
@@ -35,28 +35,10 @@ def prompt(words: int, turns: int, seed: int, letter: str = "") -> bytes:
     return orjson.dumps({"model": "m", "messages": rows, "max_tokens": 4})
 
 
-def memory(pid: str, name: str) -> int:
+def memory(pid: int, name: str) -> int:
     """VmRSS: what the process has now; VmHWM: the most it has had since that was cleared. Bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1]) * 1024
-
-
-def pid_of(at: str) -> str:
-    """The process that listens there."""
-    port = f"{int(at.rsplit(':', 1)[1]):04X}"
-    inodes = {
-        row.split()[9]
-        for row in Path("/proc/net/tcp").read_text().splitlines()[1:]
-        if row.split()[1].endswith(f":{port}") and row.split()[3] == "0A"
-    }
-    for folder in Path("/proc").glob("[0-9]*/fd"):
-        try:
-            links = {str(link.readlink()) for link in folder.iterdir()}
-        except OSError:
-            continue
-        if any(f"socket:[{inode}]" in links for inode in inodes):
-            return folder.parent.name
-    raise AssertionError("nobody listens there")
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
@@ -73,8 +55,9 @@ def test_a_long_prompt_is_not_copied_more_than_three_times(words: int, letter: s
             await asyncio.sleep(1 if len(asked.body) > 1 << 20 else 0)  # a long prompt takes its time
             writer.write(OK)
 
-    with upstream(answer) as engine, running("serve", "--upstream", engine.url) as at:
-        pid, headers, gateway = pid_of(at), {"content-type": "application/json"}, Through(at, engine.url)
+    with upstream(answer) as engine, started("serve", "--upstream", engine.url) as told:
+        pid, at, headers = told["pid"], told["url"], {"content-type": "application/json"}
+        gateway = Through(at, engine.url)
 
         def fetched() -> float:
             """Prompts whose tokens have been asked, all of it."""

@@ -89,7 +89,9 @@ def test_every_metric_that_is_asked_for_is_there() -> None:
 def test_manifests_are_what_kubernetes_takes() -> None:
     pytest.importorskip("kubernetes_validate")
     program = str(Path(sys.executable).parent / "kubernetes-validate")
-    for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
+    paths = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+    assert paths
+    for path in paths:
         documents = list(yaml.safe_load_all(path.read_text()))
         assert len(documents) >= 6
         run(program, "--strict", "-k", "1.31", str(path))
@@ -164,11 +166,10 @@ def test_times_to_stop_fit_together() -> None:
     drain = checked_config({"upstream": [{"url": "http://a"}]}, "x").limits.drain_s
     unit = (DEPLOY / "systemd" / "kvpolicy.service").read_text()
     assert int(re.search(r"TimeoutStopSec=(\d+)", unit).group(1)) > drain  # type: ignore[union-attr]
-    for document in yaml.safe_load_all((DEPLOY / "kubernetes" / "kvpolicy.yaml").read_text()):
-        if document["kind"] == "Deployment":
-            pod = document["spec"]["template"]["spec"]
-            wait = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
-            assert pod["terminationGracePeriodSeconds"] > drain + wait
+    documents = yaml.safe_load_all((DEPLOY / "kubernetes" / "kvpolicy.yaml").read_text())
+    (pod,) = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "Deployment"]
+    wait = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] > drain + wait
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")

@@ -99,17 +99,20 @@ def upstream(answer: bytes, *, hang: bool = False) -> Iterator[str]:
         listener.close()
 
 
-def refused() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+@contextmanager
+def refused() -> Iterator[str]:
+    """Where nobody listens, and nobody else can: the port is taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def test_an_upstream_that_is_away_is_a_502_and_another_takes_over(engine: str) -> None:
-    with running("serve", "--upstream", refused()) as at:
+    with refused() as away, running("serve", "--upstream", away) as at:
         answer = httpx.post(f"{at}/v1/chat/completions", json=CHAT)
         assert answer.status_code == 502
         assert "no upstream" in answer.json()["error"]["message"]
-    with running("serve", "--upstream", refused(), "--upstream", engine) as at:
+    with refused() as away, running("serve", "--upstream", away, "--upstream", engine) as at:
         assert httpx.post(f"{at}/v1/chat/completions", json=CHAT).status_code == 200
 
 
