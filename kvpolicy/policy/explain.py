@@ -6,7 +6,7 @@ Works everything out in full where `resolve` stops as soon as the outcome is sur
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvpolicy import words
@@ -97,7 +97,7 @@ def explain(policy: Policy, subject: Subject, state: State, properties: Sequence
         elif silent:
             waiting.append((name, tuple(silent)))
     conditions = _conditions(decided, waiting, guards)
-    whys = {id(rule): "; ".join(why) for rule, _, why in conditions}
+    whys = {id(rule): "; ".join(why) for rule, _, why in conditions}  # each is taken out where it is told
     sentences = [line for d in decided for line in _sentences(d, subject, state, whys)]
     sentences += [_waiting_sentence(name, rows, whys) for name, rows in waiting]
     if not decided:
@@ -159,7 +159,7 @@ def _decide(
     return Decided(name, verdict, winner, place, unbeaten, tuple(beaten), tuple(silent))
 
 
-def _sentences(found: Decided, subject: Subject, state: State, whys: Mapping[int, str]) -> list[str]:
+def _sentences(found: Decided, subject: Subject, state: State, whys: dict[int, str]) -> list[str]:
     verdict, rule = found.verdict, found.rule
     if rule is None:
         assert verdict is not None
@@ -179,24 +179,30 @@ def _sentences(found: Decided, subject: Subject, state: State, whys: Mapping[int
         if verdict.opened_at is not None and rule.interval is not None:
             lines.append(f"It has held since {rule.interval.start.name}.")
             lines += remarks(verdict, rule, subject, state)
-    if id(rule) in whys:
-        lines.append(f"Its condition holds: {whys[id(rule)]}.")
+    if (holds := whys.pop(id(rule), None)) is not None:
+        lines.append(f"Its condition holds: {holds}.")
     lines += [f"{w.name} beats {r.name} there, {_BECAUSE[why]}." for r, why, w in found.beaten]
     lines += [_silent_sentence(r, why, whys) for r, why in found.not_candidates]
     return lines
 
 
-def _silent_sentence(rule: Rule, why: str, whys: Mapping[int, str]) -> str:
+def _silent_sentence(rule: Rule, why: str, whys: dict[int, str]) -> str:
     if why == "guard":
-        return f"{rule.name} has no say: its condition does not hold, as {whys[id(rule)]}."
+        return f"{rule.name} has no say: its condition does not hold{_as(rule, whys)}."
     event = rule.interval.start.name if rule.interval is not None else ""
     return f"{rule.name} has no say: its interval is not open (it opens on {event})."
 
 
-def _waiting_sentence(name: str, rows: tuple[tuple[Rule, str], ...], whys: Mapping[int, str]) -> str:
+def _as(rule: Rule, whys: dict[int, str]) -> str:
+    """What a condition that fails came to, the first time that it is asked."""
+    told = whys.pop(id(rule), None)
+    return "" if told is None else f", as {told}"
+
+
+def _waiting_sentence(name: str, rows: tuple[tuple[Rule, str], ...], whys: dict[int, str]) -> str:
     *names, last = (r.name for r, _ in rows)
     failed = "".join(
-        f" The condition of {r.name} does not hold, as {whys[id(r)]}." for r, why in rows if why == "guard"
+        f" The condition of {r.name} does not hold{_as(r, whys)}." for r, why in rows if why == "guard"
     )
     if not names:
         return f"{name} is not set: only {last} would set it, and it has no say now.{failed}"

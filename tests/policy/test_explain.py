@@ -70,6 +70,20 @@ def test_what_a_condition_came_to(explain):
     assert "Its condition holds: p95(tool.duration) is 800ms, <= 20s." in found["sentences"]
 
 
+def test_what_a_condition_came_to_is_told_once(tmp_path, capsys):
+    """A rule that sets, or would set, several properties has one condition."""
+    file = tmp_path / "p.kvp"
+    file.write_text(
+        "holds: turn when idle() < 1min { priority: 50  ttl: 5min }\n"
+        "fails: turn when idle() > 1min { share: tenant  for: session }\n"
+    )
+    assert main(["explain", str(file), "--span", "turn", "--assume", "idle()=2s"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("idle() is 2s, < 1min") == said.count("idle() is 2s, not > 1min") == 1
+    assert said.count("rule holds in layer") == 2
+    assert said.count("it has no say now. The condition of fails does not hold.\n") == 1
+
+
 PHRASES = {
     "reuse_probability() else 1 < 0.2": "reuse_probability() is 0.46, not < 0.2",
     "0.2 >= reuse_probability() else 20%": "reuse_probability() is 0.46, not <= 0.2",
