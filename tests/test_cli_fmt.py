@@ -121,3 +121,10 @@ def test_what_cannot_be_laid_out_is_said(
     monkeypatch.chdir(tmp_path)
     assert main(["fmt", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_line_ends_alone_are_said_to_be_what_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.kvp"
+    file.write_bytes(b"turn { priority: 5 }\r\n")
+    assert main(["fmt", "--diff", str(file)]) == 1
+    assert "would be laid out anew (its line ends" in capsys.readouterr().err

@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
         if args.diff:
             sys.stdout.write("".join(_diff(one) for one in changed))
         for one in changed:
-            print(f"{one.name}: would be laid out anew", file=sys.stderr if args.diff else sys.stdout)
+            ends = " (its line ends, or the mark in front)" if one.before == one.after else ""
+            print(f"{one.name}: would be laid out anew{ends}", file=sys.stderr if args.diff else sys.stdout)
         return int(bool(changed))
     _replace({one.name: one for one in changed if one.name != _STDIN_NAME})
     for one in work:
@@ -99,7 +100,7 @@ def _bytes_of(target: str) -> bytes:
 
 
 def _diff(one: _Work) -> str:
-    """As `diff -u` has it. A file that differs in its line ends alone is told by its first line."""
+    """As `diff -u` has it; nothing of a file that differs in its line ends alone."""
     from difflib import unified_diff
 
     before, after = one.before.splitlines(keepends=True), one.after.splitlines(keepends=True)

@@ -60,10 +60,13 @@ def run(args: argparse.Namespace) -> int:
         with open(args.out, "w", encoding="utf-8") as out:
             number = write(calls, recording, out)
     passed = counts["unread"]
-    told = [f"{number} calls"]
-    told += [f"{passed} lines could not be used"] if passed else []
+    told = ["1 call" if number == 1 else f"{number} calls"]
+    told += [f"{passed} line{'' if passed == 1 else 's'} could not be used"] if passed else []
     if untimed and number > 1:  # one call stands at the beginning, whatever its time
-        told.append(f"{untimed} calls without a time that can be read were put {APART:g} s behind the one before them")
+        which, them = ("1 call", "was put {} s behind the one before it")
+        if untimed > 1:
+            which, them = f"{untimed} calls", "were put {} s behind the one before them"
+        told.append(f"{which} without a time that can be read {them.format(f'{APART:g}')}")
     print("; ".join(told), file=sys.stderr)
     return 0
 

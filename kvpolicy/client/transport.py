@@ -109,7 +109,7 @@ def hooked(client: Client, note: Note, elsewhere: Note | None = None) -> Client:
     found = list(_http_clients(client, _DEEPEST, set(), None))
     if not found:
         raise InputFault(
-            f"no httpx client is found in a {type(client).__name__}: give it the SDK's client, build that with "
+            f"no httpx client is found in this {type(client).__name__}: give it the SDK's client, build that with "
             "kvpolicy.client.transport.Transport, or use kvpolicy.base_url"
         )
     for one, own in found:

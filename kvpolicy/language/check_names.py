@@ -11,7 +11,7 @@ from kvpolicy.language.scope import Scope
 from kvpolicy.language.spelling import nearest
 from kvpolicy.language.synonyms import synonym
 from kvpolicy.language.typer import Typer
-from kvpolicy.language.types import spoken
+from kvpolicy.language.types import EXAMPLES, INT, spoken, unit_missing
 
 
 def unknown(what: str, written: str, place: Place, known: Iterable[str], otherwise: str | None = None) -> Diagnostic:
@@ -92,7 +92,10 @@ def _setting(setting: syntax.Let, used: syntax.Member, group: str, typer: Typer,
     wanted = typer.let(key)
     if "?" not in (found.kind, wanted.kind) and found.kind != wanted.kind:
         message = f"'{setting.name}' is {spoken(wanted.kind)} there, and this is {spoken(found.kind)}"
-        typer.faults.append(codes.UNIT_MISMATCH.at(setting.value.place, message))
+        fix = None
+        if isinstance(setting.value, syntax.Literal) and found.kind == INT and wanted.kind in EXAMPLES:
+            fix = unit_missing(setting.value, wanted.kind).fix
+        typer.faults.append(codes.UNIT_MISMATCH.at(setting.value.place, message, fix=fix))
 
 
 def _used(use: syntax.Use, files: syntax.FileSet) -> syntax.Member | None:
@@ -139,7 +142,9 @@ def check_over(files: syntax.FileSet, typer: Typer) -> None:
                     message = "a rule cannot stand over itself"
                     typer.faults.append(codes.UNKNOWN_NAME.at(place, message, fix="name another rule"))
                 elif not rule_known(path, member.group, typer.scope):
-                    typer.faults.append(unknown("rule", ".".join(path), place, typer.scope.rule_names(member.group)))
+                    label = "no rule has a label here; give the one that is meant one: `NAME: turn { … }`"
+                    known = typer.scope.rule_names(member.group)
+                    typer.faults.append(unknown("rule", ".".join(path), place, known, None if known else label))
 
 
 def rule_known(path: tuple[str, ...], group: str, scope: Scope) -> bool:

@@ -145,6 +145,7 @@ def _dashed(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     if fault.opening == "[":
         return None  # a value: there only quotes help
     whole = found.group()
+    fault.passed_at = found.end()  # what stands behind the dash begins nothing, be it a word of the language
     fix = f'write `{whole.replace("-", "_")}`, or the string "{whole}"'
     return codes.SYNTAX.at(fault.place(fault.start), "'-' cannot stand in a name that is not quoted", fix=fix)
 

@@ -94,6 +94,9 @@ SLIPS = (
         "the first tier of a ladder",
         "write the time behind the tier that follows: ",
     ),
+    ('policy my-policy "x"', 10, "'-' cannot stand in a name", 'write `my_policy`, or the string "my-policy"'),
+    ("turn over b { priority: 4 }", 11, "there is no rule 'b'", "no rule has a label here; give the one"),
+    ("use coding_agent with short_pause = 5", 37, "'short_pause' is a duration there", "write 5s, 5min or 5h"),
     ("workflow w { agents a, b }", 14, "nodes are declared by `agent`, not by `agents`", "write `agent a`"),
 )
 

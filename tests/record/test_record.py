@@ -260,7 +260,7 @@ def test_a_row_that_is_not_as_expected_is_counted_and_the_others_are_recorded(
     (tmp_path / "log").write_text("\n".join(text))
     out = tmp_path / "trace.jsonl"
     assert cli.main(["record", str(tmp_path / "log"), "--form", form, "--out", str(out)]) == 0
-    assert capsys.readouterr().err == "1 calls; 1 lines could not be used\n"
+    assert capsys.readouterr().err == "1 call; 1 line could not be used\n"
     assert len(out.read_text().splitlines()) == 2
     alone = tmp_path / "alone.jsonl"
     (tmp_path / "log").write_text(text[1])

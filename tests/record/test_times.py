@@ -58,7 +58,7 @@ def test_calls_without_a_time_are_counted(
     assert recorded([{**row, **none}] * 3, tmp_path, capsys) == ([0.0, 1.0, 2.0], f"3 calls; 3{said}")
     mixed = [{**row, **none}, timed, {**row, **none}, {**timed, "timestamp": 1764497050}]
     assert recorded(mixed, tmp_path, capsys) == ([0.0, 1.0, 2.0, 51.0], f"4 calls; 2{said}")
-    assert recorded([{**row, **none}], tmp_path, capsys) == ([0.0], "1 calls\n")
+    assert recorded([{**row, **none}], tmp_path, capsys) == ([0.0], "1 call\n")
 
 
 def test_other_forms_count_them_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,10 +69,10 @@ def test_other_forms_count_them_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     ]
     assert recorded(rows, tmp_path, capsys)[0] == [0.0, 1.0, 2.0]
     del rows[1]["timestamp"]
-    assert recorded(rows, tmp_path, capsys)[1].startswith("3 calls; 1 calls without a time")
+    assert recorded(rows, tmp_path, capsys)[1].startswith("3 calls; 1 call without a time")
     row = {"outcome": "done", "dialect": "chat", "digest": "d", "seconds": 1.0, "prompt_tokens": 90, "prefix": ["aa"]}
     ats, told = recorded([{**row, "at": 7.0}, row, {**row, "at": 5.0}], tmp_path, capsys)
-    assert (ats, told[:31]) == ([0.0, 2.0, 3.0], "3 calls; 1 calls without a time")
+    assert (ats, told[:30]) == ([0.0, 2.0, 3.0], "3 calls; 1 call without a time")
 
 
 def test_how_long_it_took_may_be_in_quotes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
