@@ -201,7 +201,7 @@ class Engine:
         for a name that the policy does not have, and for a graph with a loop without an exit.
         The run's steps and tools are contexts of their own, see `Run`.
         """
-        name = None
+        name = graph = None
         if workflow is not None:
             graph = asked_graph(workflow, self.policy)
             name = graph.name
@@ -209,7 +209,7 @@ class Engine:
                 self.steering.describe(graph, tenant)
         owner = Owner(tenant=tenant, session=session, run=run, agent=agent)
         check_owner(owner)
-        return Run(self, owner, name)
+        return Run(self, owner, name, None if graph is None else lambda node: graph.find(node) is not None)
 
     # --- looks and operators ------------------------------------------------------------------------------
 

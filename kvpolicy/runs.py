@@ -7,7 +7,7 @@ ContextVar (`client.scope`), so runs, threads and tasks at once never mix.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import replace
@@ -127,17 +127,25 @@ class Step(Told):
 
 
 class Run(Told):
-    """A run. owner: whose it is; steps: those that run now, in all its threads and tasks, the newest last.
+    """A run. owner: whose it is; steps: those that run now, in all its threads and tasks, the newest last. knows:
+    whether its graph has a node, where the graph is known here; a step at another is warned of once.
 
     Leaving it tells `workflow_end`, so what it claimed for its run ends. Times come from the engine's clock.
     """
 
-    def __init__(self, engine: Hears, owner: Owner, workflow: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: Hears,
+        owner: Owner,
+        workflow: str | None = None,
+        knows: Callable[[str], bool] | None = None,
+    ) -> None:
         place = {"session": owner.session, "run": owner.run, "workflow": workflow, "agent": owner.agent}
         super().__init__(self, "workflow_start", "workflow_end", place)
         self.engine = engine
         self.workflow = workflow
         self.owner = owner
+        self.knows = knows
         self.steps: list[Step] = []
         self._entered: Token[Run | None] | None = None
 
@@ -166,6 +174,8 @@ class Run(Told):
 
     def step(self, node: str, *, agent: str | None = None) -> Step:
         """A step at a node of the workflow, as a context. agent: who does it, by default one named as the node."""
+        if self.knows is not None and not self.knows(node):
+            warn_once(f"node {self.workflow} {node}", f"the workflow {self.workflow} has no node {node!r}")
         return Step(self, node, node if agent is None else agent)
 
     def tool(self, name: str, *, call: str | None = None, eta: float | None = None) -> Told:

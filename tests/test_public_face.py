@@ -424,3 +424,26 @@ def test_learned_times_are_taken_along_to_another_engine_and_given_to_new_tenant
         fresh.load_learned({**document, "version": 99})
     with pytest.raises(InputFault, match="version"):
         Engine(text, prior={})
+
+
+def test_a_step_at_a_node_that_the_graph_lacks_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    engine = kvpolicy.Engine("kvflow", blocks=100)
+    with engine.run(workflow={"nodes": ["a"], "name": "of one"}, session="s") as run:
+        for node in ("a", "b", "b"):
+            with run.step(node):
+                pass
+    assert [record.message for record in caplog.records] == [
+        "kvpolicy: the workflow of one has no node 'b' (said once)"
+    ]
+
+
+def test_sizes_that_are_no_numbers_are_told() -> None:
+    with pytest.raises(kvpolicy.InputFault, match="blocks: a whole number is needed, not '10'"):
+        kvpolicy.Engine("base", blocks="10")  # type: ignore[arg-type]
+    with pytest.raises(kvpolicy.InputFault, match=r"block_size: a whole number is needed, not 1\.5"):
+        kvpolicy.Engine("base", blocks=10, block_size=1.5)  # type: ignore[arg-type]
+
+
+def test_an_outcome_shows_what_happened_and_nothing_of_how() -> None:
+    outcome = kvpolicy.Engine("base", blocks=10).request({"id": "r", "tokens": 16}, list(range(16)), now=0.0)
+    assert repr(outcome).startswith("Outcome(cached=0, stored=[") and "function" not in repr(outcome)

@@ -38,6 +38,9 @@ class Requests:
         transfer: Transfer | None = None,
         events: bool = False,
     ) -> None:
+        for what, given in (("blocks", blocks), ("block_size", block_size)):
+            if isinstance(given, bool) or not isinstance(given, int):
+                raise InputFault(f"{what}: a whole number is needed, not {given!r}")
         if blocks < 1:
             raise InputFault(f"a pool needs at least one block, not {blocks}")
         if cpu_blocks < 0 or disk_blocks < 0:

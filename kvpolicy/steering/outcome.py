@@ -47,7 +47,7 @@ class Outcome:
     plan: Plan | None = None
     joined: bool = False
     failed: bool = False
-    _answer: Callable[[], list[Answer]] = field(default=list)
+    _answer: Callable[[], list[Answer]] = field(default=list, repr=False)
 
     @property
     def hints(self) -> list[Answer]:

@@ -177,7 +177,7 @@ def test_a_redirect_carries_no_scope_to_another_host(library: Any, by: str) -> N
 
 
 def test_what_has_no_client_inside_is_said() -> None:
-    with pytest.raises(kvpolicy.InputFault, match="no httpx client is found in a dict"):
+    with pytest.raises(kvpolicy.InputFault, match="no httpx client is found in this dict"):
         kvpolicy.annotate({})
 
 
