@@ -1,20 +1,20 @@
 """A resolver that is slow and obviously right: what the product's is compared with.
 
-It shares nothing with the product but the syntax tree. Selectors and guards are compared by trying every value and
-every truth that could matter, expressions are walked anew each time, nothing is kept or cut short.
+It shares nothing with the product but the syntax tree. Selectors (`reference_selectors`) and guards
+(`reference_guards`) are compared by trying every value and every truth that could matter, expressions are walked anew
+each time, nothing is kept or cut short.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, field
 
 from kvpolicy.language import syntax
 from kvpolicy.policy.model import IntervalPattern, Opening, Subject
+from tests.policy.reference_guards import guard_within
+from tests.policy.reference_selectors import COMPARE, interval_within, kinds, match_within, selects
 
-KINDS = ("system", "tools", "document", "turn", "tool_result", "scratchpad", "branch", "output")
-NUMBERS = ("depth", "turn", "tokens", "rank", "score")
 NO_VALUE = object()
 
 
@@ -160,13 +160,7 @@ class Reference:
             return True
         if a.rule.guard is None:
             return False
-        left, right = formula(a.rule.guard, self, a.group), formula(b.rule.guard, self, b.group)
-        atoms = sorted(set(atoms_of(left)) | set(atoms_of(right)))
-        for truths in itertools.product((True, False), repeat=len(atoms)):
-            table = dict(zip(atoms, truths, strict=True))
-            if true(left, table) and not true(right, table):
-                return False
-        return True
+        return guard_within(a.rule.guard, a.group, b.rule.guard, b.group, self.let)
 
     # --- values -----------------------------------------------------------------------------------------
 
@@ -282,16 +276,6 @@ class Reference:
         return list(dict.fromkeys(within(name, v, most, least) for v in values))
 
 
-COMPARE = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-
-
 def within(name: str, value, most: list, least: list):
     def bring(number):
         number = max([number, *least])
@@ -325,141 +309,3 @@ def home(file: syntax.File) -> str:
     if file.header is not None:
         return file.header.name
     return file.name.rsplit("/", 1)[-1].removesuffix(".kvp")
-
-
-# --- selectors ------------------------------------------------------------------------------------------
-
-
-def constant(value: syntax.Expression, attribute: str):
-    if isinstance(value, syntax.Literal):
-        return value.quantity.value
-    if isinstance(value, syntax.Text):
-        return value.value
-    word = value.path[0]
-    return {"yes": True, "no": False}[word] if attribute == "last_step" else word
-
-
-def meets(condition: syntax.Condition, attributes: dict) -> bool:
-    if condition.attribute not in attributes:
-        return False
-    value = attributes[condition.attribute]
-    wanted = [constant(v, condition.attribute) for v in condition.values]
-    if condition.operator == "in":
-        return value in wanted
-    return COMPARE[condition.operator](value, wanted[0])
-
-
-def selects(match: syntax.Match, kind: str, attributes: dict) -> bool:
-    return match.kind in (kind, "any") and all(meets(c, attributes) for c in match.conditions)
-
-
-def kinds(match: syntax.Match) -> tuple[str, ...]:
-    return KINDS if match.kind == "any" else (match.kind,)
-
-
-def tries(conditions: list[syntax.Condition]):
-    """Every combination of attribute values, absence included, that these conditions could tell apart."""
-    by_attribute: dict[str, list] = {}
-    for condition in conditions:
-        row = by_attribute.setdefault(condition.attribute, [NO_VALUE])
-        for value in condition.values:
-            known = constant(value, condition.attribute)
-            row += [known, known + 1, known - 1] if condition.attribute in NUMBERS else [known]
-            row += [known + 0.5, known - 0.5] if condition.attribute == "score" else []
-    for name, row in by_attribute.items():
-        if name == "last_step":
-            row += [True, False]
-        elif name == "status":
-            row += ["running", "done", "pruned"]
-        elif name not in NUMBERS:
-            row += ["no such value"]
-    rows = [list(dict.fromkeys(r)) for r in by_attribute.values()]
-    for values in itertools.product(*rows):
-        yield {n: v for n, v in zip(by_attribute, values, strict=True) if v is not NO_VALUE}
-
-
-def conditions_within(narrow, wide) -> bool:
-    return all(
-        all(meets(c, attributes) for c in wide)
-        for attributes in tries([*narrow, *wide])
-        if all(meets(c, attributes) for c in narrow)
-    )
-
-
-def match_within(match: syntax.Match, kind: str, wide: syntax.Match) -> bool:
-    return wide.kind in (kind, "any") and conditions_within(match.conditions, wide.conditions)
-
-
-def event_within(a: syntax.Event, b: syntax.Event) -> bool:
-    return a.name == b.name and conditions_within(a.conditions, b.conditions)
-
-
-def interval_within(a: syntax.Interval | None, b: syntax.Interval | None) -> bool:
-    if b is None:
-        return True
-    if a is None or not event_within(a.start, b.start):
-        return False
-    if b.until is None:
-        return True
-    return a.until is not None and event_within(b.until, a.until)
-
-
-# --- guards as formulas over opaque atoms ---------------------------------------------------------------
-
-
-def formula(e: syntax.Expression, reference: Reference, group: str):
-    if isinstance(e, syntax.Unary) and e.operator == "not":
-        return ("not", formula(e.operand, reference, group))
-    if isinstance(e, syntax.Binary) and e.operator in ("and", "or"):
-        return (e.operator, formula(e.left, reference, group), formula(e.right, reference, group))
-    if isinstance(e, syntax.Binary) and e.operator in COMPARE:
-        left, right = spelt(e.left, reference, group), spelt(e.right, reference, group)
-        if e.operator in (">", ">="):
-            left, right = right, left
-        operator = {">": "<", ">=": "<="}.get(e.operator, e.operator)
-        if operator == "<=":  # a <= b: not b < a
-            return ("not", ("atom", f"{right} < {left}"))
-        if operator in ("=", "!="):
-            atom = ("atom", " = ".join(sorted((left, right))))
-            return atom if operator == "=" else ("not", atom)
-        return ("atom", f"{left} < {right}")
-    return ("atom", spelt(e, reference, group))
-
-
-def spelt(e: syntax.Expression, reference: Reference, group: str) -> str:
-    if isinstance(e, syntax.Literal):
-        return repr(e.quantity.value)
-    if isinstance(e, syntax.Name):
-        if e.path[0] in ("yes", "no", "never"):
-            return e.path[0]
-        return spelt(*_swap(reference.let(e.path, group), reference))
-    if isinstance(e, syntax.Call):
-        inner = [".".join(a.path) if isinstance(a, syntax.Name) else spelt(a, reference, group) for a in e.arguments]
-        if e.within is not None:
-            inner.append("within " + spelt(e.within, reference, group))
-        return f"{e.function}({', '.join(inner)})"
-    if isinstance(e, syntax.Unary):
-        return f"({e.operator} {spelt(e.operand, reference, group)})"
-    return f"({spelt(e.left, reference, group)} {e.operator} {spelt(e.right, reference, group)})"
-
-
-def _swap(found: tuple[syntax.Expression, str], reference: Reference):
-    return found[0], reference, found[1]
-
-
-def atoms_of(tree):
-    if tree[0] == "atom":
-        yield tree[1]
-    else:
-        for part in tree[1:]:
-            yield from atoms_of(part)
-
-
-def true(tree, table: dict[str, bool]) -> bool:
-    if tree[0] == "atom":
-        return table[tree[1]]
-    if tree[0] == "not":
-        return not true(tree[1], table)
-    if tree[0] == "and":
-        return true(tree[1], table) and true(tree[2], table)
-    return true(tree[1], table) or true(tree[2], table)

@@ -14,10 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+import pytest
 import redis
 
 T = TypeVar("T")
 BINARY = shutil.which("redis-server")
+MISSING = "these tests start real servers: install redis-server (Debian, Ubuntu: apt-get install redis-server)"
 
 
 # Servers end with the tests, however those end (Linux; elsewhere they are only stopped where tests end as they should).
@@ -65,8 +67,9 @@ class Server:
         return redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, **self.tls)  # type: ignore[arg-type]
 
     def start(self) -> Server:
-        """Start it and wait until it answers."""
-        assert BINARY is not None
+        """Start it and wait until it answers. Without the program the test is skipped, and says so."""
+        if BINARY is None:
+            pytest.skip(MISSING)
         plain = {
             "port": str(self.port),
             "bind": "127.0.0.1",

@@ -15,8 +15,8 @@ import pytest
 
 from kvpolicy.request import Owner
 from kvpolicy.store.record import Record
-from tests.store.conftest import MISSING, Open
-from tests.store.servers import BINARY, Server, free_port, until
+from tests.store.conftest import Open
+from tests.store.servers import BINARY, MISSING, Server, free_port, until
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
