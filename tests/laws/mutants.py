@@ -40,12 +40,14 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is broken, how, and the test that notices."""
+    """What is broken, how, and the test that notices. shows: by what; a break that no longer fits what it breaks
+    raises something else."""
 
     name: str
     breaks: Callable[[Patch], None]
     noticed_by: Callable[..., None]
     arguments: tuple[Any, ...] = ()
+    shows: type[Exception] = AssertionError
 
 
 def _only_the_longest_claim(patch: Patch) -> None:
@@ -319,6 +321,7 @@ MUTANTS = (
         "faults are passed on",
         _faults_are_passed_on,
         test_law_10_fail_open.test_a_policy_that_always_breaks_is_no_policy,
+        shows=RuntimeError,
     ),
     Mutant("silence", _silence, test_law_11_every_hint_gets_an_answer.test_every_directive_of_a_request_is_answered),
     Mutant("everything dies", _everything_dies, chains.test_nothing_dies_while_a_tool_call_waits_for_its_result),
