@@ -7,13 +7,16 @@ by `decisions` when it has ended. Bounded: an answer too long to be kept is coun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from kvpolicy.service.exchange import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from kvpolicy.service.meaning.values import mapping, mappings
 
 MOST_KEPT = 8 << 20  # bytes of text, or of a body
+LONGEST_NAME = 256  # characters of a tool's
+N = TypeVar("N", int, int | None)
 
 
 class AnswerReader:
@@ -97,47 +100,44 @@ class AnswerReader:
             self._chat(event)
         elif self._dialect == MESSAGES:
             self._message_event(event)
-        elif isinstance(event.get("response"), dict) and event.get("type") in (
-            "response.completed",
-            "response.incomplete",
-        ):
-            self._response(event["response"])
+        elif event.get("type") in ("response.completed", "response.incomplete"):
+            self._response(mapping(event.get("response")))
 
     def _chat(self, body: Mapping[str, Any]) -> None:
         self._count(body.get("usage"), "prompt_tokens", "completion_tokens", "prompt_tokens_details")
-        for choice in body.get("choices") or ():
+        for choice in mappings(body.get("choices")):
             if choice.get("index", 0) != 0:
                 continue
-            self.finish = choice.get("finish_reason") or self.finish
-            part = choice.get("delta") or choice.get("message") or {}
+            self.finish = _word(choice.get("finish_reason")) or self.finish
+            part = mapping(choice.get("delta") or choice.get("message"))
             self._keep(self.text, part.get("content") or choice.get("text"))
             self._keep(self.reasoning, part.get("reasoning_content") or part.get("reasoning"))
-            for place, call in enumerate(part.get("tool_calls") or ()):
-                row = self.calls.setdefault(call.get("index", place), {"id": "", "name": "", "arguments": ""})
-                function = call.get("function") or {}
-                row["id"] = call.get("id") or row["id"]
-                row["name"] += function.get("name") or ""
+            for place, call in enumerate(mappings(part.get("tool_calls"))):
+                row = self.calls.setdefault(_number(call.get("index"), place), {"id": "", "name": "", "arguments": ""})
+                function = mapping(call.get("function"))
+                row["id"] = _word(call.get("id")) or row["id"]
+                row["name"] += _word(function.get("name"))[:LONGEST_NAME]
                 row["arguments"] += self._short(function.get("arguments"))
 
     def _message(self, body: Mapping[str, Any]) -> None:
         self._count(body.get("usage"), "input_tokens", "output_tokens", None)
-        self.finish = body.get("stop_reason") or self.finish
-        for place, block in enumerate(body.get("content") or ()):
+        self.finish = _word(body.get("stop_reason")) or self.finish
+        for place, block in enumerate(mappings(body.get("content"))):
             self.blocks[place] = dict(block)
             self._called(place, block)
 
     def _message_event(self, event: Mapping[str, Any]) -> None:
-        kind, place = event.get("type"), event.get("index", 0)
+        kind, place = event.get("type"), _number(event.get("index"), 0)
         if kind == "message_start":
-            self._count((event.get("message") or {}).get("usage"), "input_tokens", "output_tokens", None)
+            self._count(mapping(event.get("message")).get("usage"), "input_tokens", "output_tokens", None)
         elif kind == "content_block_start":
-            self.blocks[place] = dict(event.get("content_block") or {})
+            self.blocks[place] = dict(mapping(event.get("content_block")))
             self._called(place, self.blocks[place])
         elif kind == "content_block_delta":
-            block, delta = self.blocks.setdefault(place, {}), event.get("delta") or {}
+            block, delta = self.blocks.setdefault(place, {}), mapping(event.get("delta"))
             for key in ("text", "thinking"):
                 if isinstance(delta.get(key), str):
-                    block[key] = block.get(key, "") + self._short(delta[key])
+                    block[key] = _word(block.get(key)) + self._short(delta[key])
             if isinstance(delta.get("partial_json"), str):
                 block["_json"] = block.get("_json", "") + self._short(delta["partial_json"])
         elif kind == "content_block_stop":
@@ -148,45 +148,32 @@ class AnswerReader:
                 except orjson.JSONDecodeError:
                     self._lost = True
         elif kind == "message_delta":
-            self.finish = (event.get("delta") or {}).get("stop_reason") or self.finish
-            told = event.get("usage") or {}
-            self.output = told.get("output_tokens", self.output)
+            self.finish = _word(mapping(event.get("delta")).get("stop_reason")) or self.finish
+            self.output = _number(mapping(event.get("usage")).get("output_tokens"), self.output)
 
     def _response(self, body: Mapping[str, Any]) -> None:
         self._count(body.get("usage"), "input_tokens", "output_tokens", "input_tokens_details")
-        self.finish = body.get("status") or self.finish
-        self.items = [item for item in body.get("output") or () if isinstance(item, Mapping)]
+        self.finish = _word(body.get("status")) or self.finish
+        self.items = mappings(body.get("output"))
         for place, item in enumerate(self.items):
             if item.get("type") == "function_call":
-                self.calls[place] = {
-                    "id": str(item.get("call_id") or ""),
-                    "name": str(item.get("name") or ""),
-                    "arguments": "",
-                }
+                self.calls[place] = _call(item.get("call_id"), item.get("name"))
 
     def _called(self, place: int, block: Mapping[str, Any]) -> None:
         if block.get("type") == "tool_use":
-            self.calls[place] = {
-                "id": str(block.get("id") or ""),
-                "name": str(block.get("name") or ""),
-                "arguments": "",
-            }
+            self.calls[place] = _call(block.get("id"), block.get("name"))
 
     def _count(self, usage: object, prompt: str, output: str, details: str | None) -> None:
-        if not isinstance(usage, Mapping):
-            return
-        read = usage.get("cache_read_input_tokens")
+        told = mapping(usage)
         if details is None:
-            self.cached = read if isinstance(read, int) else self.cached
-            base = usage.get(prompt)
-            if isinstance(base, int):
-                self.prompt = base + (self.cached or 0) + int(usage.get("cache_creation_input_tokens") or 0)
+            self.cached = _number(told.get("cache_read_input_tokens"), self.cached)
+            base = _number(told.get(prompt), None)
+            if base is not None:
+                self.prompt = base + (self.cached or 0) + _number(told.get("cache_creation_input_tokens"), 0)
         else:
-            told = usage.get(details)
-            cached = told.get("cached_tokens") if isinstance(told, Mapping) else None
-            self.cached = cached if isinstance(cached, int) else self.cached
-            self.prompt = usage.get(prompt, self.prompt)
-        self.output = usage.get(output, self.output)
+            self.cached = _number(mapping(told.get(details)).get("cached_tokens"), self.cached)
+            self.prompt = _number(told.get(prompt), self.prompt)
+        self.output = _number(told.get(output), self.output)
 
     def _keep(self, where: list[str], text: object) -> None:
         if isinstance(text, str) and text:
@@ -203,3 +190,17 @@ class AnswerReader:
             self._lost = True
             return ""
         return text
+
+
+def _call(call: object, name: object) -> dict[str, str]:
+    return {"id": _word(call), "name": _word(name)[:LONGEST_NAME], "arguments": ""}
+
+
+def _word(value: object) -> str:
+    """A text; an empty one for what is none."""
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object, otherwise: N) -> int | N:
+    """A count; something else for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LONG_SPANS, LONG_BLOCKS = 200, 2000  # a request of more takes more than some milliseconds to read and to write
+MANY_MESSAGES = 5000  # of a conversation, likewise; fewer are read at once, within the time that a request may take
 
 
 async def run(aside: bool, do: Callable[..., T], *args: Any) -> T:
@@ -28,3 +29,9 @@ def is_long(document: Mapping[str, Any]) -> bool:
     if "state" in document or (isinstance(spans, list) and len(spans) > LONG_SPANS):
         return True
     return isinstance(tokens, int) and isinstance(size, int) and tokens > LONG_BLOCKS * max(size, 1)
+
+
+def is_long_body(body: Mapping[str, Any]) -> bool:
+    """Whether a model request's body has so many messages that it takes long to go through them. Never raises."""
+    rows = (body.get(name) for name in ("messages", "input", "tools"))
+    return any(isinstance(each, list) and len(each) > MANY_MESSAGES for each in rows)

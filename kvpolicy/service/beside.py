@@ -7,6 +7,7 @@ written then.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +24,9 @@ LEAST_TICK_S, LONGEST_TICK_S = 0.002, 1.0
 ROOM_S = 0.01  # until an engine may have room again
 NEWS_S = 0.02
 FORGET_S = 60.0
+SILENT_S = 24 * 3600.0
+MOST_OWNERS = 200_000  # that are known; clients name them, and each takes some kilobytes
+LOOKED_AT = 500  # of them in one step
 
 
 @asynccontextmanager
@@ -64,20 +68,35 @@ async def hear(together: Together, holding: Holding, clock: Callable[[], float])
 
 
 async def forget(sessions: Sessions, state: RunState, holding: Holding, clock: Callable[[], float]) -> None:
-    """What nothing was heard of for a day is forgotten, again and again."""
+    """What nothing was heard of for a day is forgotten, again and again, and the longest silent where there are too
+    many."""
     while True:
         await asyncio.sleep(FORGET_S)
         with suppress(Exception):
-            sweep(sessions, state, holding, clock())
+            await sweep(sessions, state, holding, clock())
 
 
-def sweep(sessions: Sessions, state: RunState, holding: Holding, now: float) -> int:
-    """Forget what is old by now. Returns how many owners that were."""
+async def sweep(sessions: Sessions, state: RunState, holding: Holding, now: float, most: int = MOST_OWNERS) -> int:
+    """Forget what is old by now; some owners are looked at in one step. Returns how many of them were forgotten."""
     sessions.forget(now)
     holding.replan(state.advance(now), now)
-    gone = state.reap()
-    for owner in gone:
-        holding.forget(owner)
+    known, silent = state.owners(), []
+    for number, owner in enumerate(known, 1):
+        since = state.silent_since(owner)
+        if since is not None:
+            silent.append((since, number, owner))
+        if number % LOOKED_AT == 0:
+            await asyncio.sleep(0)
+    gone = [row for row in silent if now - row[0] >= SILENT_S]
+    if len(known) - len(gone) > most:
+        gone = await asyncio.to_thread(heapq.nsmallest, len(known) - most, silent)
+    for number, (since, _, owner) in enumerate(gone, 1):
+        if state.silent_since(owner) == since:  # nothing was heard of it meanwhile
+            state.forget(owner)
+            holding.forget(owner)
+        if number % LOOKED_AT == 0:
+            await asyncio.sleep(0)
+    state.runs.reap(now, SILENT_S)
     return len(gone)
 
 

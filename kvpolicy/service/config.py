@@ -122,7 +122,8 @@ class Limits(_Section):
     header_s, body_s: from a request's first byte to the end of its head, of its body; client_idle_s: without a byte of
     the body, or with an answer that the client does not take. keepalive_s: how long a connection to an engine is kept
     unused: shorter than the engine keeps it (uvicorn's 5 s), else a request meets one that is just being closed.
-    clients: connections at once, connections: to one engine. drain_s: after SIGTERM, for requests that run."""
+    clients: connections at once, connections: to one engine. drain_s: after SIGTERM, for requests that run.
+    state_rows: events and assumed functions that a document may tell of a state, nodes and edges ten times as many."""
 
     body_bytes: Annotated[int, Field(ge=1024)] = 64 << 20
     header_bytes: Annotated[int, Field(ge=1024)] = 32 << 10
@@ -137,6 +138,7 @@ class Limits(_Section):
     clients: Annotated[int, Field(ge=1)] = 4096
     connections: Annotated[int, Field(ge=1)] = 1000
     drain_s: Annotated[float, Field(ge=0)] = 30.0
+    state_rows: Annotated[int, Field(ge=1, le=100_000)] = 1000
 
 
 class Listen(_Section):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from kvpolicy.request import Owner
 from kvpolicy.service.answers import AnswerReader
+from kvpolicy.service.aside import is_long_body, run
 from kvpolicy.service.channels import OPEN
 from kvpolicy.service.deciding import DEFERRED, IGNORED, PLACES, UNREAD, Deciding
 from kvpolicy.service.exchange import DONE, Exchange
@@ -57,7 +58,8 @@ class Decisions(Deciding):
         said = merged(from_headers(exchange.headers), from_body(exchange.body))
         context = identified(said.context, exchange.headers, exchange.body)
         context = self.holding.agents.placed(exchange.tenant.name, said.context, context)
-        conversation = dialects.read(exchange.dialect, exchange.body, digest_key(self.secret, exchange.tenant.name))
+        key = digest_key(self.secret, exchange.tenant.name)
+        conversation = await run(is_long_body(exchange.body), dialects.read, exchange.dialect, exchange.body, key)
         if conversation is None:
             self.counts["unread"] += 1
             self._answer(exchange, None, IGNORED, UNREAD)
@@ -164,6 +166,11 @@ class Decisions(Deciding):
         now = self.clock()
         try:
             self._left(exchange, seen, how, now)
+        except Exception:
+            self.holding.replan(
+                self.telling.cancel(seen.request, now), now
+            )  # it does not run for ever: it has ended somehow
+            raise
         finally:
             seen.conversation = replace(seen.conversation, messages=None, tools=None, prompt=None)  # no prompt is kept
             if seen.reader is not None:

@@ -25,11 +25,13 @@ from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Request as Planned
 from kvpolicy.request_json import MOST_BLOCKS, MOST_SPANS, read_request, read_state
 from kvpolicy.service.aside import is_long, run
+from kvpolicy.service.config import Limits
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.edge import Refusal
 from kvpolicy.service.holding import Held
 from kvpolicy.service.outbox import fields_of
 from kvpolicy.service.planning import bounded
+from kvpolicy.service.reading import read_value
 from kvpolicy.service.tenants import Tenant
 from kvpolicy.steering.pace import TimeSpent
 from kvpolicy.workflow.events import event_from_row
@@ -42,15 +44,17 @@ ASK_WITHIN_S = 1.0  # of an engine's control channel; no request waits for it
 
 
 class Desk:
-    """decisions: what was and is decided. ask: a question to an engine's control channel; None: it did not answer."""
+    """decisions: what was and is decided. ask: a question to an engine's control channel; None: it did not answer.
+    state_rows: see `Limits`."""
 
-    def __init__(self, decisions: Decisions, ask: Ask) -> None:
-        self._decisions, self._ask = decisions, ask
+    def __init__(self, decisions: Decisions, ask: Ask, state_rows: int = Limits().state_rows) -> None:
+        self._decisions, self._ask, self._state_rows = decisions, ask, state_rows
 
     async def plan(self, tenant: Tenant, document: Any) -> dict[str, Any]:
-        """The plan of a document. Raises InputFault."""
+        """The plan of a document. Raises InputFault, and Refusal where it tells of a state at too great length."""
         told = document if isinstance(document, Mapping) and "request" in document else {"request": document}
         decisions, aside = self._decisions, is_long(told)
+        self._check_state(told, 1)
         request = await run(aside, read_request, told["request"])
         request = replace(request, owner=replace(request.owner, tenant=tenant.name))
         wish = told.get("policy")
@@ -93,6 +97,7 @@ class Desk:
             if sum(map(size, rows)) > most:
                 said = f"more than {most} {what} in one call; send the requests as lines of {NDJSON}"
                 raise Refusal(413, "invalid_request_error", said)
+        self._check_state(document, len(rows))
         made = []
         for row in rows:
             made.append(orjson.dumps(await self._plan_or_fault(tenant, {**document, "request": row})))
@@ -103,8 +108,30 @@ class Desk:
         """The plan of one among several, or what is wrong with it."""
         try:
             return await self.plan(tenant, document)
-        except InputFault as fault:
+        except (InputFault, Refusal) as fault:
             return {"error": str(fault)}
+
+    def _check_state(self, document: Mapping[str, Any], requests: int) -> None:
+        """Raises Refusal for a state that takes too long to bring about, as often as it is asked for."""
+        state = document.get("state")
+        if not isinstance(state, Mapping):
+            return
+        graph = state.get("workflow")
+        graph = graph if isinstance(graph, Mapping) else {}
+        for where, names, most in (
+            (state, ("events", "functions"), self._state_rows),
+            (graph, ("nodes", "edges", "loops", "joins"), 10 * self._state_rows),
+        ):
+            for name in names:
+                rows = where.get(name)
+                if isinstance(rows, list | Mapping) and len(rows) > most:
+                    said = f"state: {len(rows)} {name}; {most} are allowed in one document"
+                    raise Refusal(413, "invalid_request_error", said)
+        parts = [part for part in (*state.values(), *graph.values()) if isinstance(part, list | Mapping)]
+        told, most = sum(map(len, parts)) * requests, 20 * self._state_rows
+        if requests > 1 and told > most:
+            said = f"state: it is {told} rows in all for {requests} requests; {most} are allowed in one call"
+            raise Refusal(413, "invalid_request_error", f"{said}, send the requests as lines of {NDJSON}")
 
     async def stream(
         self, tenant: Tenant, parts: AsyncIterator[bytes], another: Callable[[], None]
@@ -140,8 +167,8 @@ class Desk:
 
     async def _line(self, tenant: Tenant, line: bytes) -> bytes:
         try:
-            document = orjson.loads(line)
-        except orjson.JSONDecodeError as fault:
+            document = await read_value(line)
+        except ValueError as fault:
             return orjson.dumps({"error": f"not JSON: {fault}"}) + b"\n"
         return orjson.dumps(await self._plan_or_fault(tenant, document)) + b"\n"
 

@@ -18,6 +18,7 @@ from starlette.types import Message, Send
 from kvpolicy.service.admission import Admission
 from kvpolicy.service.config import Limits
 from kvpolicy.service.edge import CLOSE, Refusal, joined, read_body, received
+from kvpolicy.service.reading import read_value
 from kvpolicy.service.tenants import Tenant, Tenants
 
 
@@ -25,12 +26,12 @@ class Entrance:
     """tenants: who may ask. limits: of heads and bodies. admission: the one of requests to these routes."""
 
     def __init__(self, tenants: Tenants, limits: Limits, admission: Admission) -> None:
-        self._tenants, self._limits, self._admission = tenants, limits, admission
+        self._tenants, self.limits, self._admission = tenants, limits, admission
 
     @contextmanager
     def of(self, request: Request) -> Iterator[Tenant]:
         """The tenant of a request while that is answered. Raises Refusal for nobody's, and for one too many."""
-        headers = joined(request.headers.raw, self._limits.header_bytes)
+        headers = joined(request.headers.raw, self.limits.header_bytes)
         with self._admission.admit(self._tenants, headers) as tenant:
             yield tenant
 
@@ -42,20 +43,20 @@ class Entrance:
         """A way to the client that breaks off where it takes nothing for too long. Raises TimeoutError there."""
 
         async def within(message: Message) -> None:
-            async with asyncio.timeout(self._limits.client_idle_s):
+            async with asyncio.timeout(self.limits.client_idle_s):
                 await send(message)
 
         return within
 
     async def document(self, request: Request, most: int | None = None) -> Any:
         """A request's body as JSON. most: bytes, where that is less than the limit of bodies. Raises Refusal."""
-        limits = self._limits
+        limits = self.limits
         most = limits.body_bytes if most is None else min(most, limits.body_bytes)
         stated = request.headers.get("content-length")
         try:
             data = await read_body(request.receive, most, limits.client_idle_s, stated, limits.body_s)
-            return orjson.loads(data)
-        except orjson.JSONDecodeError as fault:
+            return await read_value(data)
+        except ValueError as fault:
             raise Refusal(400, "invalid_request_error", f"the body is not JSON: {fault}") from None
         except ConnectionResetError:
             raise Refusal(400, "invalid_request_error", "the client went away", CLOSE) from None
@@ -66,7 +67,7 @@ class Entrance:
         more = True
         while more:
             try:
-                part, more = await received(request.receive, self._limits.client_idle_s)
+                part, more = await received(request.receive, self.limits.client_idle_s)
             except ConnectionResetError:
                 return
             yield part

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, Protocol
@@ -54,6 +55,22 @@ def read(holder: Holder, long: int = LONG) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+@dataclass(slots=True)
+class Kept:
+    """A body, for who has none of its own that holds it."""
+
+    body: bytes | None
+
+
+async def read_value(data: bytes) -> Any:
+    """The value of a body; a long one's in a thread. Raises ValueError for what is no JSON, or no text that can be
+    written."""
+    value = await run(len(data) >= LONG, read, Kept(data))
+    if len(data) >= LONG and await run(True, _has_surrogates, value):
+        raise ValueError("text that is no Unicode")
+    return value
+
+
 async def read_object(holder: Holder) -> dict[str, Any]:
     """The JSON object that a body is. Raises Refusal for anything else."""
     return await run(len(holder.body or b"") >= LONG, _object, holder)
@@ -67,6 +84,24 @@ def _object(holder: Holder) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise Refusal(400, "invalid_request_error", "the body must be a JSON object")
     return body
+
+
+def _has_surrogates(value: Any) -> bool:
+    """Whether a text of it is none that can be written: what is short is read by a reader that takes no such."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            try:
+                each.encode()
+            except UnicodeEncodeError:
+                return True
+        elif isinstance(each, dict):
+            left += each.keys()
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+    return False
 
 
 def written(body: Mapping[str, Any]) -> bytes:

@@ -56,7 +56,7 @@ def make_routes(decisions: Decisions, entrance: Entrance, ask: Ask, notices: Not
     """The routes. entrance: who may ask. ask: a question to an engine's control channel. notices: of the prefix doctor,
     of a tenant's session (None: of all)."""
     routes = APIRouter()
-    desk = Desk(decisions, ask)
+    desk = Desk(decisions, ask, entrance.limits.state_rows)
 
     @routes.post(
         "/v1/plan",

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Request, Response
 from kvpolicy.client.graphs import document as document_of
 from kvpolicy.faults import ERROR, InputFault, KvpError
 from kvpolicy.policy.policy import Policy
+from kvpolicy.request import Owner
 from kvpolicy.service.edge import Refusal
 from kvpolicy.service.meaning.annotations import name_of
 from kvpolicy.service.own_routes import Entrance, answer, described
@@ -98,7 +99,8 @@ class Workflows:
     async def runs(self, tenant: str, run: str) -> dict[str, Any] | None:
         """Where a run stands, None where nobody of it is known. A run without a name goes by its session's."""
         state = self._state
-        owners = [owner for owner in state.owners() if owner.tenant == tenant and run == (owner.run or owner.session)]
+        nameless = (owner for owner in state.run_mates(Owner(tenant, session=run)) if owner.run is None)
+        owners = [*state.run_mates(Owner(tenant, run=run)), *nameless]
         if not owners:
             return None
         standing = state.runs.standing(owners[0])

@@ -29,6 +29,7 @@ class Event:
     attributes: Mapping[str, object] = field(default_factory=dict)
 
 
+LONGEST_TEXT = 1024  # characters of a field: names of owners are no longer either
 LATEST_S = 1e15  # no clock gets there; larger numbers are somebody's mistake
 FIELDS = (
     *words.OWNER_FIELDS,
@@ -50,6 +51,13 @@ def check_fields(name: str, fields: Iterable[str]) -> None:
             raise InputFault(f"{name}: there is no field '{key}'; {mend}")
 
 
+def is_field(value: object) -> bool:
+    """Whether a field of an event may have this value: a text that is not too long, a number, true, false or null."""
+    if isinstance(value, str):
+        return len(value) <= LONGEST_TEXT
+    return value is None or isinstance(value, bool | int | float)
+
+
 def event_from_row(row: Mapping[str, object], at: float | None = None) -> Event:
     """The event of a JSON row `{"at": 0.0, "event": "tool_call", "tool": "grep", "session": "s"}`.
 
@@ -66,6 +74,9 @@ def event_from_row(row: Mapping[str, object], at: float | None = None) -> Event:
         raise InputFault(f"the event {name} needs a time in seconds under 'at'")
     attributes = {key: value for key, value in row.items() if key not in ("at", "event")}
     check_fields(name, attributes)
+    for key, value in attributes.items():
+        if not is_field(value):
+            raise InputFault(f"{key} of {name}: a text of at most {LONGEST_TEXT} characters, or a number, is needed")
     eta = attributes.get("eta")
     if isinstance(eta, str):
         try:

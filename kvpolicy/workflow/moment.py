@@ -18,6 +18,8 @@ from kvpolicy.workflow.phases import ENDED, IDLE
 from kvpolicy.workflow.runs import SILENT_S, Runs
 from kvpolicy.workflow.transitions import Transitions
 
+LONGEST_REQUEST_S = 86400.0
+
 
 class Moment:
     """`learned`, `runs` and `gauges` stand open to whoever feeds or keeps them."""
@@ -59,6 +61,14 @@ class Moment:
         """When the owner's last answer ended; None while a request of it runs, or before its first."""
         life = self._owners.get(owner)
         return None if life is None or life.running else life.idle_since
+
+    def silent_since(self, owner: Owner) -> float | None:
+        """When the owner was last known to do something; None while a request of it runs, or where nobody knows it. No
+        request runs for a day: the end of such a one was lost with whoever served it."""
+        life = self._owners.get(owner)
+        if life is None or (life.running and self._now - life.heard() < LONGEST_REQUEST_S):
+            return None
+        return life.heard()
 
     def owners(self) -> tuple[Owner, ...]:
         """Every owner known, oldest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -22,16 +23,32 @@ def served(decisions: Any, session: str) -> None:
     decisions.leave(asked, DONE)
 
 
+def swept(decisions: Any, now: float, **more: int) -> int:
+    return asyncio.run(sweep(decisions.sessions, decisions.state, decisions.holding, now, **more))
+
+
 def test_what_is_silent_for_a_day_is_forgotten() -> None:
     decisions = made()
     for number in range(5):
         served(decisions, f"s{number}")
     assert (len(decisions.holding), len(decisions.sessions)) == (5, 5)
     now = decisions.clock()
-    assert sweep(decisions.sessions, decisions.state, decisions.holding, now + DAY / 2) == 0
-    assert sweep(decisions.sessions, decisions.state, decisions.holding, now + 2 * DAY) == 5
+    assert swept(decisions, now + DAY / 2) == 0
+    assert swept(decisions, now + 2 * DAY) == 5
     assert (len(decisions.holding), len(decisions.sessions), len(decisions.state.owners())) == (0, 0, 0)
     assert decisions.holding.find("p-s0") is None
+
+
+def test_of_more_owners_than_may_be_the_longest_silent_go_and_none_that_runs() -> None:
+    decisions = made()
+    for number in range(8):
+        served(decisions, f"s{number}")
+    sent(decisions, exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"session": "s0"}}, name="runs"))
+    assert swept(decisions, decisions.clock(), most=3) == 5
+    assert [owner.session for owner in decisions.state.owners()] == ["s0", "s6", "s7"]
+    assert swept(decisions, decisions.clock(), most=3) == 0
+    # … unless it has run for so long that its end was lost
+    assert swept(decisions, decisions.clock() + 2 * DAY) == 3
 
 
 def test_no_more_owners_are_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 
 from kvpolicy import words
-from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.events import Event, is_field
 
 MESSAGE, TOKEN, TOOLS = "message", "token", "tools"  # what a mark's numbers count; TOOLS: the tool definitions
 CONFLICT = "CONFLICTING_ANNOTATION"
@@ -18,6 +19,7 @@ UNKNOWN_TAG = "unknown_tag"
 MALFORMED = "malformed"
 TOO_MANY = "TOO_MANY_EVENTS"
 MOST_EVENTS = 16  # of one request; more are told by POST /v1/events, for which no request waits
+MOST_WARNED = 64  # of one request; more than a client is told
 LONGEST_NAME = 256  # characters of an identifier
 MODES = (None, "off", "shadow", "enforce")  # that may be asked for
 END = -1  # a mark's end: behind the last message
@@ -119,12 +121,13 @@ def merged(header: Annotations, body: Annotations) -> Annotations:
 
 def once(warnings: Iterable[Warned]) -> tuple[Warned, ...]:
     """Each of them once, in their order."""
-    return tuple(dict.fromkeys(warnings))
+    return tuple(islice(dict.fromkeys(warnings), MOST_WARNED))
 
 
 def tag(about: object, code: str = UNKNOWN_TAG) -> Warned:
     """A word of the client's that is not known, or cannot be read."""
-    return Warned(code, "tag", str(about))
+    said = about if isinstance(about, str | int | float) else type(about).__name__
+    return Warned(code, "tag", str(said)[:LONGEST_NAME])
 
 
 def name_of(value: object) -> str | None:
@@ -146,6 +149,9 @@ def event_of(name: str, attributes: Mapping[str, object], warned: list[Warned]) 
     for key, value in attributes.items():
         if key == "tenant" or key not in words.EVENT_ATTRIBUTES:
             warned.append(tag(key))  # the tenant comes from authentication alone
+            continue
+        if not is_field(value):
+            warned.append(tag(key, MALFORMED))
             continue
         kept[key] = float(value) if key in ("eta", "score") and isinstance(value, int | float) else value
     return Event(0.0, known, kept)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from itertools import islice
 from typing import Any
 
 from kvpolicy import words
@@ -51,13 +52,13 @@ def from_body(body: Mapping[str, Any]) -> Annotations:
         return Annotations(warnings=(tag("kvp", MALFORMED),))
     warned: list[Warned] = []
     inner = told.get("context")
-    said = {key: value for key, value in told.items() if key in _CONTEXT}
+    said = {key: told[key] for key in _CONTEXT if key in told}
     if isinstance(inner, Mapping):
-        said |= inner
+        said |= dict(islice(inner.items(), _MOST))
     elif inner is not None:
         warned.append(tag("context", MALFORMED))
     known = _CONTEXT | {"context", "spans", "events", "event", "policy", "mode"}
-    warned += [tag(key) for key in told if key not in known]
+    warned += [tag(key) for key in islice(told, _MOST) if key not in known]
     name, mode = _policy(told, warned)
     events = told.get("events", told.get("event", ()))
     if isinstance(events, list | tuple) and len(events) > MOST_EVENTS:
@@ -96,6 +97,8 @@ def _rows(name: str, rows: Any, read: Any, warned: list[Warned]) -> tuple[Any, .
         return ()
     made = []
     for row in rows[:_MOST]:
+        if len(warned) > _MOST:
+            break  # nobody reads so many; what is wrong has no end
         if not isinstance(row, Mapping):
             warned.append(tag(name, MALFORMED))
         elif (one := read(row, warned)) is not None:
@@ -105,11 +108,11 @@ def _rows(name: str, rows: Any, read: Any, warned: list[Warned]) -> tuple[Any, .
 
 def _mark(row: Mapping[str, Any], warned: list[Warned]) -> Mark | None:
     kind = row.get("kind", row.get("t"))
-    if kind not in words.SPAN_KINDS:
+    if not isinstance(kind, str) or kind not in words.SPAN_KINDS:
         warned.append(tag("kind" if kind is None else kind))
         return None
-    own = {key: value for key, value in row.items() if key in _OWN and isinstance(value, str | int | float)}
-    warned += [tag(key) for key in row if key not in _OF_SPANS]
+    own = {key: row[key] for key in _OWN if isinstance(row.get(key), str | int | float)}
+    warned += [tag(key) for key in islice(row, _MOST) if key not in _OF_SPANS]
     part = row.get("part")
     if part is not None and (isinstance(part, bool) or not isinstance(part, int)):
         warned.append(tag("part", MALFORMED))
@@ -129,7 +132,7 @@ def _mark(row: Mapping[str, Any], warned: list[Warned]) -> Mark | None:
 
 
 def _event(row: Mapping[str, Any], warned: list[Warned]) -> Event | None:
-    return event_of(str(row.get("event")), {key: value for key, value in row.items() if key != "event"}, warned)
+    return event_of(str(row.get("event")), {k: v for k, v in islice(row.items(), _MOST) if k != "event"}, warned)
 
 
 def _policy(told: Mapping[str, Any], warned: list[Warned]) -> tuple[str | None, str | None]:
@@ -137,7 +140,7 @@ def _policy(told: Mapping[str, Any], warned: list[Warned]) -> tuple[str | None, 
     name = given.get("name") if isinstance(given, Mapping) else given
     mode = given.get("mode") if isinstance(given, Mapping) else told.get("mode")
     if isinstance(given, Mapping):
-        warned += [tag(key) for key in given if key not in ("name", "mode")]
+        warned += [tag(key) for key in islice(given, _MOST) if key not in ("name", "mode")]
     if mode not in MODES:
         warned.append(tag(mode))
         mode = None

@@ -16,7 +16,7 @@ import orjson
 from kvpolicy.service.exchange import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from kvpolicy.service.meaning.chat_form import add_item, chat_tools
 from kvpolicy.service.meaning.conversation import Conversation, Unit
-from kvpolicy.service.meaning.values import block_values, chat_value, item_value
+from kvpolicy.service.meaning.values import block_values, chat_value, item_value, mapping, mappings
 
 __all__ = ["DIGEST", "Conversation", "Unit", "block_values", "chat_value", "digest_of", "item_value", "read"]
 
@@ -70,9 +70,8 @@ def _chat(body: Mapping[str, Any], made: _Builder) -> Conversation | None:
 def _add_chat(made: _Builder, index: int, message: Mapping[str, Any]) -> None:
     role, content = str(message.get("role")), message.get("content")
     calls = tuple(
-        (str((call.get("function") or {}).get("name")), _text(call.get("id")))
-        for call in message.get("tool_calls") or ()
-        if isinstance(call, Mapping)
+        (str(mapping(call.get("function")).get("name")), _text(call.get("id")))
+        for call in mappings(message.get("tool_calls"))
     )
     answers: tuple[str | None, ...] = ()
     tool = None

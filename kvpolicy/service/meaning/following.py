@@ -6,6 +6,7 @@ there may be two.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -51,7 +52,8 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
     """A block as a client sends it back: without what was only there while it came."""
     made = {key: value for key, value in block.items() if value is not None and not key.startswith("_")}
     if made.get("type") == "tool_use" and isinstance(made.get("input"), str):
-        made["input"] = orjson.loads(made["input"] or "{}")
+        with suppress(orjson.JSONDecodeError):  # what is no JSON comes back as it is, if at all
+            made["input"] = orjson.loads(made["input"] or "{}")
     return made
 
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from secrets import token_hex
 from typing import Any
 
 from kvpolicy.request import Owner
@@ -59,9 +60,14 @@ class Arrived:
 
 
 class Sessions:
-    """Every chain that is remembered. most: how many."""
+    """Every chain that is remembered. most: how many.
+
+    # INVARIANT: no two processes give chains without a name the same one: replicas share a run state, and a salt that a
+    # session shares is made from its name.
+    """
 
     def __init__(self, most: int = MOST_CHAINS) -> None:
+        self._own = NAMELESS + token_hex(6)  # how names begin that are given here
         self._chains: OrderedDict[tuple[Any, ...], Chain] = OrderedDict()
         self._tips: OrderedDict[tuple[str, bytes], Chain] = OrderedDict()
         self._most = most
@@ -136,7 +142,7 @@ class Sessions:
             found = self._continued(tenant, conversation)
             if found is not None:
                 return found, False, ()
-            name = f"{NAMELESS}{next(self._numbers):x}"
+            name = f"{self._own}-{next(self._numbers):x}"
             owner = Owner(tenant, name, context.run, context.agent, context.branch, context.parent)
         key = (owner, conversation.model, conversation.head)
         chain = self._chains.get(key)

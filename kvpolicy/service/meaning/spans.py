@@ -7,6 +7,7 @@ POSITION_UNKNOWN and left to the kind around it.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,12 +34,16 @@ def located(conversation: Conversation, places: Places, marks: Sequence[Mark]) -
     """The spans of a request whose places are known, as far as they are."""
     rows = _of_units(conversation, places)
     warned = False
+    by_index = (
+        {u.index: e for u, e in zip(conversation.units, places.ends, strict=True) if u.index >= 0} if marks else {}
+    )
+    last = max(by_index, default=-1) + 1
     for mark in marks:
-        range_ = _range(mark, conversation, places)
+        range_ = _range(mark, conversation, places, by_index, last)
         if range_ is None:
             warned = True
         elif range_[0] < range_[1]:
-            rows = _cut(rows, Span(mark.kind, *range_, mark.attributes))
+            _cut(rows, Span(mark.kind, *range_, mark.attributes))
     merged = _merged(rows)[:MOST_SPANS]
     spans = tuple(merged) if places.open else (*merged, Span("output", places.total, None))
     return Located(spans, (POSITION_UNKNOWN,) if warned else ())
@@ -64,7 +69,7 @@ def _of_units(conversation: Conversation, places: Places) -> list[Span]:
     if start < places.total:
         rows.append(Span("turn", start, places.total))
     if places.tools is not None and places.tools[0] < places.tools[1]:
-        rows = _cut(rows, Span("tools", *places.tools))
+        _cut(rows, Span("tools", *places.tools))
     return rows
 
 
@@ -80,8 +85,10 @@ def _facts(units: Iterable[Unit]) -> Mapping[str, object]:
     return facts
 
 
-def _range(mark: Mark, conversation: Conversation, places: Places) -> tuple[int, int] | None:
-    """A mark's tokens; None where they cannot be known."""
+def _range(
+    mark: Mark, conversation: Conversation, places: Places, by_index: Mapping[int, int | None], last: int
+) -> tuple[int, int] | None:
+    """A mark's tokens; None where they cannot be known. by_index: where messages end, last: how many there are."""
     if mark.part is not None:
         return None  # engines tell where messages end, not their parts
     if mark.unit == TOOLS:
@@ -89,8 +96,6 @@ def _range(mark: Mark, conversation: Conversation, places: Places) -> tuple[int,
     if mark.unit == TOKEN:
         end = places.total if mark.end == END else min(mark.end, places.total)
         return (mark.start, end) if 0 <= mark.start < end else None
-    by_index = {u.index: e for u, e in zip(conversation.units, places.ends, strict=True) if u.index >= 0}
-    last = max(by_index, default=-1) + 1
     upto = last if mark.end == END else min(mark.end, last)
     if not 0 <= mark.start < upto:
         return None
@@ -102,21 +107,27 @@ def _range(mark: Mark, conversation: Conversation, places: Places) -> tuple[int,
     return None if begin is None or ends is None else (begin, ends)
 
 
-def _cut(rows: Sequence[Span], piece: Span) -> list[Span]:
-    """`rows` with `piece` in the place of what was there."""
-    assert piece.end is not None
-    made: list[Span] = []
-    for row in rows:
-        assert row.end is not None
-        if row.end <= piece.start or row.start >= piece.end:
-            made.append(row)
-            continue
-        if row.start < piece.start:
-            made.append(Span(row.kind, row.start, piece.start, row.attributes))
-        if row.end > piece.end:
-            made.append(Span(row.kind, piece.end, row.end, row.attributes))
-    made.append(piece)
-    return sorted(made, key=lambda span: span.start)
+def _cut(rows: list[Span], piece: Span) -> None:
+    """Put `piece` in the place of what was there. rows: in prompt order, not overlapping."""
+    first = bisect_right(rows, piece.start, key=_end)
+    upto = bisect_left(rows, _end(piece), lo=first, key=_start)
+    made = [piece]
+    if first < upto:
+        head, tail = rows[first], rows[upto - 1]
+        if head.start < piece.start:
+            made.insert(0, Span(head.kind, head.start, piece.start, head.attributes))
+        if _end(tail) > _end(piece):
+            made.append(Span(tail.kind, _end(piece), tail.end, tail.attributes))
+    rows[first:upto] = made
+
+
+def _start(span: Span) -> int:
+    return span.start
+
+
+def _end(span: Span) -> int:
+    assert span.end is not None
+    return span.end
 
 
 def _merged(rows: Sequence[Span]) -> list[Span]:

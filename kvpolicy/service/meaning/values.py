@@ -9,13 +9,22 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def mapping(value: object) -> Mapping[str, Any]:
+    """An object as it is meant to be; an empty one for what is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list; none for what is no list."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
+
+
 def chat_value(message: Mapping[str, Any], *, reasoning: bool = True) -> object:
     """A chat message's own content, the same however a client writes it. reasoning: with it, where there is some."""
     thought = (message.get("reasoning_content") or message.get("reasoning")) if reasoning else None
     calls = [
-        [(call.get("function") or {}).get("name"), (call.get("function") or {}).get("arguments"), call.get("id")]
-        for call in message.get("tool_calls") or ()
-        if isinstance(call, Mapping)
+        [mapping(call.get("function")).get("name"), mapping(call.get("function")).get("arguments"), call.get("id")]
+        for call in mappings(message.get("tool_calls"))
     ]
     return [
         bare(message.get("content")) or None,
