@@ -45,7 +45,7 @@ class Ranked:
     # --- blocks leave and come --------------------------------------------------------------------------------------
 
     def pop(self, n: int) -> list[int]:  # noqa: PLR0912 - one loop, as a call a segment costs as much as its blocks
-        """The first `n` to leave; there have to be as many."""
+        """The first `n` to leave, 1 or more; there have to be as many."""
         state, front = self.state, self._front
         ids: list[int] = []
         if front:
@@ -68,10 +68,10 @@ class Ranked:
                     continue
                 queued = segment.queued
                 run: Any = segment.run
-                if segment.holes or missing < len(queued):
-                    taken = self._take_some(segment, missing)
-                    if not queued:
-                        segment.dissolve()
+                if missing < len(queued):
+                    taken = queued[:missing]
+                    del queued[:missing]
+                    segment.place += missing
                 else:
                     taken = queued
                     if line and segment.entry is line[0]:
@@ -86,7 +86,7 @@ class Ranked:
                             segment.part()
                 ids += taken
                 missing -= len(taken)
-                if run is not None and taken:
+                if run is not None:
                     self.gone.append((run, taken))
         self._occupied = occupied
         for i in ids:
@@ -97,21 +97,21 @@ class Ranked:
         """A block is held again. False where it was not free."""
         state = self.state
         segment = state[i]
+        if type(segment) is Segment:
+            queued = segment.queued
+            if queued[-1] == i:  # a prompt is touched from its head on, and its head is the end of a segment
+                queued.pop()
+                if not queued:
+                    segment.dissolve()
+            else:
+                self._cut(segment, queued.index(i))
+            state[i] = segment.run
+            return True
         if segment is FRONT:
             self._front.remove(i)
             state[i] = None
             return True
-        if type(segment) is not Segment:
-            return False
-        queued = segment.queued
-        state[i] = segment.run
-        segment.holes += 1
-        while queued and state[queued[-1]] is not segment:
-            del queued[-1]
-            segment.holes -= 1
-        if segment.holes == len(queued):
-            segment.dissolve()
-        return True
+        return False
 
     def append(self, ids: list[int], longest: int = LONGEST) -> None:
         """Released blocks, first to leave first: each stands behind those of its rank that are there. longest: of a
@@ -208,7 +208,7 @@ class Ranked:
             yield from self._front[: self._front.index(cursor)][::-1]
         elif type(at) is Segment:
             start = at.rank.bit.bit_length() - 1
-            yield from at.after(cursor, state)
+            yield from at.queued[at.queued.index(cursor) + 1 :]
         else:
             return
         waiting = type(at) is Segment
@@ -217,7 +217,7 @@ class Ranked:
                 continue
             for segment in rank.all():
                 if not waiting:
-                    yield from segment.live(state)
+                    yield from segment.queued
                 elif segment is at:
                     waiting = False
 
@@ -229,41 +229,39 @@ class Ranked:
             rank = self._ranks[number] = Rank(1 << number)
         return rank
 
-    def _take_some(self, segment: Segment, count: int) -> list[int]:
-        """Up to `count` from its front: as many as are left of it between the holes."""
-        queued = segment.queued
-        if not segment.holes:
-            taken = queued[:count]
-            del queued[:count]
-            segment.place += len(taken)
-            return taken
-        state = self.state
-        taken = []
-        end = 0
-        for i in queued:
-            if len(taken) == count:
-                break
-            end += 1
-            if state[i] is segment:
-                taken.append(i)
-        segment.holes -= end - len(taken)
-        segment.place += end
-        del queued[:end]
-        return taken
+    def _cut(self, segment: Segment, at: int) -> None:
+        """Its id at `at` leaves, which is not the last: what is in front of it and what is behind stand apart, and the
+        shorter of them is the one that costs."""
+        queued, place = segment.queued, segment.place
+        if 2 * at < len(queued):
+            ids = queued[:at]
+            del queued[: at + 1]
+            segment.place += at + 1
+            segment.rank.leave(segment)
+            segment.rank.enter(segment)
+        else:
+            ids = queued[at + 1 :]
+            del queued[at:]
+            place += at + 1
+        if ids:
+            self._stand(ids, segment.run, segment.release, place)
+
+    def _stand(self, ids: list[int], run: Run | None, release: int, place: int) -> None:
+        """Free blocks stand where their release puts them."""
+        rank = self._rank((DEFAULT if run is None else run.rank) + _SHIFT)
+        segment = Segment(ids, run, release, place, rank)
+        rank.enter(segment)
+        self._occupied |= rank.bit
+        for i in ids:
+            self.state[i] = segment
+        segment.join()
 
     def _carve(self, segment: Segment, members: set[int], run: Run | None) -> None:
         """Those of a segment become another run's; order by release stays as it was."""
         old = segment.run
         if old is run:
             return
-        parts = pieces(segment, members, self.state)
+        parts = pieces(segment, members)
         segment.dissolve()
         for ids, inside, place in parts:
-            owner = run if inside else old
-            rank = self._rank((DEFAULT if owner is None else owner.rank) + _SHIFT)
-            part = Segment(ids, owner, segment.release, place, rank)
-            rank.enter(part)
-            self._occupied |= rank.bit
-            for i in ids:
-                self.state[i] = part
-            part.join()
+            self._stand(ids, run if inside else old, segment.release, place)

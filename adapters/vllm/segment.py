@@ -1,6 +1,6 @@
 """Segments: free blocks of one release that belong to one run, first to leave first; and the ranks that they stand in.
 
-`ranked` makes them of what is released and takes from their front; a touch takes from their end, or leaves a hole.
+`ranked` makes them of what is released and takes from their front; a touch takes from their end, or cuts one in two.
 `Rank` holds the segments of one rank in order of release. A run has its segments in `Run.standing`: most often one,
 which stands there itself, else a list.
 """
@@ -23,11 +23,10 @@ _tickets = count(1)
 
 
 class Segment:
-    """queued: block ids, of which `holes` were taken out of the middle: an id is a hole when its state is another than
-    this segment. release, place: number of the release, and the first id's place in it. entry: its standing in `rank`,
-    None when it is gone."""
+    """queued: block ids. release, place: number of the release, and the first id's place in it. entry: its standing in
+    `rank`, None when it is gone."""
 
-    __slots__ = ("entry", "holes", "place", "queued", "rank", "release", "run")
+    __slots__ = ("entry", "place", "queued", "rank", "release", "run")
 
     def __init__(self, queued: list[int], run: Run | None, release: int, place: int, rank: Rank) -> None:
         self.queued = queued
@@ -35,7 +34,6 @@ class Segment:
         self.release = release
         self.place = place
         self.rank = rank
-        self.holes = 0
         self.entry: Entry | None = None
 
     def join(self) -> None:
@@ -68,32 +66,20 @@ class Segment:
             self.rank.leave(self)
         self.part()
 
-    def live(self, state: list[Any]) -> Iterator[int]:
-        """Its ids in order."""
-        for i in self.queued:
-            if state[i] is self:
-                yield i
-
-    def after(self, block_id: int, state: list[Any]) -> Iterator[int]:
-        """Those behind one of its own."""
-        for i in self.queued[self.queued.index(block_id) + 1 :]:
-            if state[i] is self:
-                yield i
-
 
 class Rank:
     """The segments of one rank. line: in the order in which they came, which is that of their releases; late: those
     that came to this rank later than others that were released after them, as a heap. An entry whose segment has
-    another one, or none, is void; `void` counts those in the line."""
+    another one, or none, is void; `void` counts those in the line, at least."""
 
-    __slots__ = ("bit", "late", "line", "room", "void")
+    __slots__ = ("bit", "late", "late_room", "line", "room", "void")
 
     def __init__(self, bit: int) -> None:
         self.bit = bit
         self.line: deque[Entry] = deque()
         self.late: list[Entry] = []
         self.void = 0
-        self.room = _SLACK
+        self.room = self.late_room = _SLACK  # entries until they are looked through
 
     def first(self) -> Segment | None:
         """The segment that leaves next."""
@@ -117,11 +103,10 @@ class Rank:
             line.append(entry)
             return
         heappush(late, entry)
-        if len(late) > _SLACK:
-            valid = [each for each in late if each[3].entry is each]
-            if 2 * len(valid) < len(late):
-                heapify(valid)
-                self.late = valid
+        if len(late) > self.late_room:
+            self.late = [each for each in late if each[3].entry is each]
+            heapify(self.late)
+            self.late_room = _SLACK + 2 * len(self.late)
 
     def leave(self, segment: Segment) -> None:
         """It stands here no more."""
@@ -132,7 +117,9 @@ class Rank:
 
     def sweep(self) -> None:
         """Forget void entries, so that memory follows what stands here."""
-        self.line = deque(entry for entry in self.line if entry[3].entry is entry)
+        kept = [entry for entry in self.line if entry[3].entry is entry]
+        self.line.clear()  # and not another one: whoever takes from it may be at it
+        self.line.extend(kept)
         self.void = 0
         self.room = _SLACK + len(self.line)
 
@@ -151,14 +138,12 @@ def segments_of(run: Run) -> list[Segment]:
     return list(standing) if type(standing) is list else [standing]
 
 
-def pieces(segment: Segment, members: set[int], state: list[Any]) -> list[tuple[list[int], bool, int]]:
+def pieces(segment: Segment, members: set[int]) -> list[tuple[list[int], bool, int]]:
     """A segment cut up where its ids turn from `members` to others: ids, whether they are members, place."""
     out = []
     place = segment.place
     for inside, group in groupby(segment.queued, key=members.__contains__):
         ids = list(group)
-        live = [i for i in ids if state[i] is segment]
-        if live:
-            out.append((live, inside, place))
+        out.append((ids, inside, place))
         place += len(ids)
     return out

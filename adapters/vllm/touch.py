@@ -42,7 +42,7 @@ def touching(queue: RankedQueue, stock: Touch) -> Touch:
                         state[i] = run
                         gone += 1
                         block.ref_cnt = 1
-                        if len(queued) == segment.holes:
+                        if not queued:
                             segment.entry = None
                             rank = segment.rank
                             rank.void += 1

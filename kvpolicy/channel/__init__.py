@@ -2,6 +2,6 @@
 
 `payload` is what comes with a request, `messages` what comes without one; both end in the ledger of `kvpolicy.claims`.
 `wire` is the control channel's form, `client` the service's end of it, `channel` the engine's (`listener`, `sockets`).
-Nothing here knows an engine: `adapters/vllm/keeper.py` and `kvpolicy/simulated/` call it. Only the standard library is
-imported, as it runs in the engine's process.
+`running` is the life of a request's claims. Nothing here knows an engine: `adapters/vllm/` and `kvpolicy/simulated/`
+call it. Only the standard library is imported, as it runs in the engine's process.
 """

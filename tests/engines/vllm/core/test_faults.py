@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from kvpolicy.adapters.vllm import segment
+from kvpolicy.adapters.vllm import segment, takeover
 from kvpolicy.adapters.vllm.attach import attach
 from kvpolicy.adapters.vllm.claims import Claims
 from kvpolicy.adapters.vllm.holdings import Holdings
 from kvpolicy.adapters.vllm.keeper import MOST_FAULTS, Keeper
 from kvpolicy.adapters.vllm.ranked import Ranked
-from kvpolicy.adapters.vllm.segment import Rank, Segment
+from kvpolicy.adapters.vllm.segment import Rank
 from kvpolicy.adapters.vllm.takeover import Takeover
 from kvpolicy.adapters.vllm.tree import Tree
 from kvpolicy.adapters.vllm.trunk import Trunk
 from kvpolicy.adapters.vllm.versions import unknown
 from kvpolicy.claims.ledger import Ledger
-from tests.engines.vllm.core.stepped import SIZE, Stepped, prompt, system
+from tests.engines.vllm.core.stepped import Stepped, prompt, system
 
 
 class Injected(Exception):
@@ -29,7 +29,7 @@ class Injected(Exception):
 HOOKS = [
     (owner, name)
     for owner, names in (
-        (Ranked, "pop append prepend take _take_some assign put after"),
+        (Ranked, "pop append prepend take _cut _stand assign put after"),
         (Rank, "first enter leave sweep"),
         (Tree, "hold store attach split cut emptied"),
         (Trunk, "enter release mark weigh unmark take_up tell_emptied uncached"),
@@ -108,19 +108,47 @@ def test_faults_that_go_on_turn_us_off_for_good(monkeypatch: pytest.MonkeyPatch)
     assert engine.keeper.status()["off"]
 
 
-def test_a_killed_control_channel_changes_nothing() -> None:
-    class Dead:
-        address = None
-        pending = True
+@pytest.mark.parametrize("name", ["touching", "RankedQueue"])
+def test_a_takeover_that_breaks_leaves_vllms_own_queue(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise Injected
 
-        def drain(self, limit: int = 64) -> list[dict[str, Any]]:
-            raise OSError("the socket is gone")
+    monkeypatch.setattr(takeover, name, broken)
+    engine = Stepped(blocks=24)
+    queue = engine.pool.free_block_queue
+    assert engine.ask(prompt(1, 4), system(1, 4, priority=90)) == 0
+    assert type(engine.pool.free_block_queue) is type(queue)
+    assert not {"touch", "evict_blocks"} & engine.pool.__dict__.keys()
+    assert engine.claims is None
+    assert engine.keeper.counters["failures"] == 1
+    assert sorted(engine.order()) == list(range(1, 24))
 
-        def close(self) -> None:
-            raise OSError("the socket is gone")
 
+class Dead:
+    """A control channel whose socket is gone."""
+
+    address = None
+    pending = True
+
+    def drain(self, limit: int = 64) -> list[dict[str, Any]]:
+        raise OSError("the socket is gone")
+
+    def close(self) -> None:
+        raise OSError("the socket is gone")
+
+
+class Deaf(Dead):
+    """One that cannot even say whether a message waits."""
+
+    @property
+    def pending(self) -> bool:  # type: ignore[override]
+        raise OSError("the socket is gone")
+
+
+@pytest.mark.parametrize("kind", [Dead, Deaf])
+def test_a_killed_control_channel_changes_nothing(kind: type[Dead]) -> None:
     engine, stock = Stepped(blocks=24), Stepped("stock", blocks=24)
-    engine.keeper.channel = Dead()
+    engine.keeper.channel = kind()
     for each in (engine, stock):
         for seed in range(6):
             each.ask(prompt(seed, 5))
@@ -157,14 +185,3 @@ def test_without_prefix_caching_there_is_nothing_to_do() -> None:
     assert engine.keeper is None
     engine.ask(prompt(1, 4), system(1, 4, priority=90))
     assert engine.free == 23
-
-
-def test_segments_know_what_they_hold() -> None:
-    rank = Rank(1)
-    one = Segment([3, 2, 1], None, 1, 0, rank)
-    rank.enter(one)
-    assert rank.first() is one
-    assert list(one.after(3, [None, one, one, one])) == [2, 1]
-    rank.leave(one)
-    assert rank.first() is None
-    assert SIZE == 16

@@ -134,3 +134,21 @@ def test_faults_of_the_caller_are_told_as_the_stock_queue_tells_them() -> None:
         assert queue.popleft_n(0) == []
         queue.append_n(taken)
     pair.check()
+
+
+def test_what_is_taken_out_of_the_middle_leaves_nothing_behind() -> None:
+    """Blocks of a prompt, touched in whatever order and let go again, are as many segments as before."""
+    blocks = blocks_of(64, 64)
+    queue = RankedQueue(blocks, list(blocks))
+    touch = touching(queue, lambda blocks: None)
+    held = queue.popleft_n(64)
+    pick = random.Random(1)
+    for _ in range(300):
+        for block in held:
+            block.ref_cnt = 0
+        queue.append_n(held[::-1])
+        touch(pick.sample(held, 64))
+        assert queue.num_free_blocks == 0
+    ranks = [rank for rank in queue.order._ranks if rank is not None]
+    assert not any(segment for rank in ranks for segment in rank.all())
+    assert sum(len(rank.line) + len(rank.late) for rank in ranks) < 1000
