@@ -164,6 +164,7 @@ def unquote(token: Token) -> str:
 def unit_fault(place: Place, text: str, message: str) -> Diagnostic:
     """The diagnostic of a number whose unit does not exist."""
     from kvpolicy import words
+    from kvpolicy.language.misplaced import seconds
     from kvpolicy.language.spelling import nearest
 
     number = text.rstrip("_%" + "".join(map(chr, (*range(65, 91), *range(97, 123)))))
@@ -180,4 +181,7 @@ def unit_fault(place: Place, text: str, message: str) -> Diagnostic:
         by_long_name = nearest(unit, tuple(long_names))
         spelled = nearest(unit, known) or (long_names[by_long_name] if by_long_name else None)
     fix = f"write {number.strip()}{spelled}" if spelled is not None else None
+    together = seconds(text)
+    if together is not None:
+        message, fix = f"'{text}' has two units; a duration has one number and one unit", f"write {together}"
     return codes.UNIT_MISMATCH.at(place, message, fix=fix)

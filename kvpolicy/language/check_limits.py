@@ -37,6 +37,10 @@ def _bound(bound: syntax.Bound, limit: syntax.Limit, group: str, typer: Typer) -
     if bound.of is not None and bound.of not in TIERS:
         typer.faults.append(unknown("tier", bound.of, bound.place, TIERS))
         return
+    if bound.of is not None and name in {"priority", *_CLAMPED}:
+        message = f"`of {bound.of}` belongs to a share of memory, and a limit on {name} is none"
+        typer.faults.append(codes.UNIT_MISMATCH.at(bound.place, message, fix=f"remove `of {bound.of}`"))
+        return
     if name == "priority" and isinstance(bound.value, syntax.Literal) and bound.value.quantity.unit == units.COUNT:
         check_rank(bound.value, typer)
     elif name in _CLAMPED:

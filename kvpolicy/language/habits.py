@@ -109,7 +109,7 @@ def _time_of_pin(fault: Fault, before: list[Piece]) -> Diagnostic | None:
 def _bare_word(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     """`scratchpad { drop }`."""
     word = before[0]
-    if fault.block != "body" or "COLON" not in fault.accepted or word.text not in _MEANT:
+    if fault.block != "body" or "COLON" not in fault.accepted or word.text not in _MEANT or str(fault.token) == "at":
         return None
     message = f"'{word.text}' is a value of `retention`, not a property"
     if _MEANT[word.text].split()[1] != word.text:
@@ -175,6 +175,10 @@ def _condition(fault: Fault, before: list[Piece]) -> Diagnostic | None:
         follows = pieces(fault.text, fault.start + len(token), min(len(fault.text), fault.start + 80))[:1]
         event = _event(follows[0].text) if follows else None
         place = fault.place(fault.start, len(token))
+        if event is None and token == "after" and follows and follows[0].text[:1].isdigit():
+            message = "how long a span is idle is asked for by `idle()`"
+            fix = f"write `{last.text} when idle() > {follows[0].text} {{ … }}`"
+            return codes.SYNTAX.at(place, message, fix=fix)
         if event is None:
             return codes.SYNTAX.at(place, f"a condition of a span begins with `when`, not `{token}`",
                                    fix=f"write `{last.text} when … {{ … }}`")  # fmt: skip

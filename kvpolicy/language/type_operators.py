@@ -5,6 +5,7 @@ The second layer of `typer`.
 
 from __future__ import annotations
 
+from kvpolicy import words
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.phrase import phrase
 from kvpolicy.language.type_places import PlaceTyper
@@ -51,6 +52,11 @@ class OperatorTyper(PlaceTyper):
             left, right = self.infer(node.left, group), self.infer(node.right, group)
             found = self._like(node, left, node.left, right, node.right, "else")
             return Type(found.kind, right.maybe)
+        if node.operator in _CONDITIONS and isinstance(node.left, syntax.Name) and self._attribute(node.left, group):
+            said = f"'{node.left.path[0]}' is said of a span, in brackets behind it: `turn[{phrase(node)}]`"
+            message = f"'{node.left.path[0]}' is not defined"
+            self.faults.append(codes.UNKNOWN_NAME.at(node.left.place, message, fix=said))
+            return Type(BOOL)
         left, right = self.solid(node.left, group), self.solid(node.right, group)
         if FAULTY in {left.kind, right.kind}:
             return Type(BOOL) if node.operator in _CONDITIONS else SILENT
@@ -70,6 +76,12 @@ class OperatorTyper(PlaceTyper):
         if found.kind in {BOOL, STRING, NEVER}:
             return self._mismatch(node, f"`{node.operator}` needs quantities, not {spoken(found.kind)}")
         return found
+
+    def _attribute(self, name: syntax.Name, group: str) -> bool:
+        """Whether a name that nothing defines is an attribute's."""
+        return (
+            name.path[0] in words.ATTRIBUTES and len(name.path) == 1 and self.scope.find_let(name.path, group) is None
+        )
 
     def _scaled(self, node: syntax.Binary, left: str, right: str) -> Type:
         for kind, side in ((left, node.left), (right, node.right)):

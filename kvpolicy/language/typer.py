@@ -34,6 +34,16 @@ _OF_UNIT = {
     units.DURATION: DURATION, units.TOKENS: TOKENS, units.BYTES: BYTES, units.PERCENT: PERCENT
 }  # fmt: skip
 
+# What may stand in a function's parentheses, for a message.
+_SAMPLES = {
+    "series": "tool.duration",
+    "tier": "gpu",
+    "kind": "system",
+    "within": "within 1min",
+    "within?": "",
+    "event": "tool_result",
+}
+
 
 class Typer(CallTyper):
     """Types of expressions within one file set. `faults` grows."""
@@ -92,7 +102,10 @@ class Typer(CallTyper):
         if node.path[-1] in self.scope.lost:
             return SILENT
         if written in words.FUNCTIONS:
-            fix = f"a function is written with parentheses: `{written}()`"
+            asked = (_SAMPLES.get(place, "…") for place in words.FUNCTIONS[written][0])
+            fix = f"a function is written with parentheses: `{written}({', '.join(asked)})`"
+        elif written in {"forever", "infinite", "infinity", "inf", "always", "unlimited"}:
+            fix = "leave a `ttl` without end out: the rank stands as long as the claim; `retention: pin` protects so long"
         elif written in words.SERIES:
             fix = f"ask for a part of it, such as `p95({written}) else 5s`"
         elif written in {"true", "false", "on", "off"}:

@@ -18,6 +18,7 @@ from kvpolicy.language.flow_slips import flow_slip
 from kvpolicy.language.foreign import foreign
 from kvpolicy.language.habits import habit
 from kvpolicy.language.met import Fault, Piece, is_nested, pieces
+from kvpolicy.language.misplaced import misplaced
 
 _AFTER_KIND = frozenset({"{", "[", ",", "when", "over"})
 _BARE_NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -52,6 +53,7 @@ def describe(fault: Fault) -> Diagnostic:
         _unclosed,
         _swallowed,
         foreign,
+        misplaced,
         _reserved,
         _foreign,
         _stray,
