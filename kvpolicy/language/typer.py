@@ -105,7 +105,7 @@ class Typer(CallTyper):
             asked = (_SAMPLES.get(place, "…") for place in words.FUNCTIONS[written][0])
             fix = f"a function is written with parentheses: `{written}({', '.join(asked)})`"
         elif written in {"forever", "infinite", "infinity", "inf", "always", "unlimited"}:
-            fix = "leave a `ttl` without end out: the rank stands as long as the claim; `retention: pin` protects so long"
+            fix = "leave a `ttl` without end out: the rank stands as long as the claim; `retention: pin` protects so"
         elif written in words.SERIES:
             fix = f"ask for a part of it, such as `p95({written}) else 5s`"
         elif written in {"true", "false", "on", "off"}:
