@@ -7,6 +7,7 @@ ended here: no application sees them. Needs the extra `serve` (uvicorn, httptool
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -152,6 +153,22 @@ class _Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
+class _Asked(logging.Filter):
+    """Leaves out what uvicorn says of single requests: a client's doing, which metrics count, and no log needs; who
+    asks often could fill a disk by it. What goes wrong here is said."""
+
+    SAID = (
+        "Invalid HTTP request received.",
+        "Unsupported upgrade request.",
+        "No supported WebSocket library detected.",
+        "ASGI callable returned without completing response.",
+    )
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is said."""
+        return not str(record.msg).startswith(self.SAID)
+
+
 class _Server(uvicorn.Server):
     """One that says on stdout where it listens, once it does, and that waits at a stop for what the application
     says."""
@@ -191,6 +208,9 @@ class _Server(uvicorn.Server):
             self.should_exit = True
 
 
+_QUIET = _Asked()
+
+
 def serve(
     app: Any,
     host: str,
@@ -227,6 +247,7 @@ def serve(
     if tls is not None:
         config.load()
         config.ssl = _context(tls)
+    logging.getLogger("uvicorn.error").addFilter(_QUIET)
     server = _Server(config, {"url": url, **(also or {})}, stopping)
     server.run(sockets=[listener])
     if not server.started:

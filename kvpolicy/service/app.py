@@ -74,11 +74,13 @@ def make_gateway(
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(InputFault, _refused)
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> Response:
         """Whether the process lives."""
         return Response("ok\n", media_type="text/plain")
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz")
     async def readyz() -> Response:
         """Whether requests should come here."""

@@ -24,6 +24,8 @@ from kvpolicy.service.upstreams import Body, Engine, Upstreams
 GOOD = 400  # answers below are watched
 _NOT_MADE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _DROPPED = HOP_BY_HOP | {"date", "server"}
+OURS = "x-kvp-"  # INVARIANT: what a client reads of its hints the gateway has said, and nobody behind it
+_FINAL = 200  # answers below are none: nobody asked for another protocol
 
 
 class UpstreamBroke(Exception):
@@ -108,6 +110,10 @@ class Forwarding:
             self._counts["upstream_faults"] += 1
             raise Refusal(502, "api_error", "the upstream ended the connection before it answered") from None
         engine.worked()
+        if answer.status < _FINAL:
+            self._counts["upstream_faults"] += 1
+            answer.close()
+            raise Refusal(502, "api_error", "the upstream answered with another protocol, for which nobody asked")
         return answer
 
     async def _back(self, send: Send, answer: aiohttp.ClientResponse, passage: Passage) -> bool:
@@ -146,7 +152,7 @@ def answer_headers(answer: aiohttp.ClientResponse, told: Mapping[str, str]) -> l
     headers = [
         (name, value)
         for name, value in answer.raw_headers
-        if (key := name.decode("latin-1").lower()) not in _DROPPED and key not in named
+        if (key := name.decode("latin-1").lower()) not in _DROPPED and key not in named and not key.startswith(OURS)
     ]
     headers += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in told.items()]
     return headers
