@@ -35,8 +35,9 @@ def _attach(scheduler: Any, hook: str, clock: Callable[[], float]) -> Keeper | N
     if why is not None:
         log.warning("kvpolicy: off: %s; vLLM serves as it is", why)
         return None
+    budget = _budget()
     try:
-        keeper = Keeper(scheduler, clock, budget=_budget())
+        keeper = Keeper(scheduler, clock, budget=budget)
     except ValueError as fault:
         log.warning("kvpolicy: off: %s; vLLM serves as it is", fault)
         return None
@@ -47,7 +48,7 @@ def _attach(scheduler: Any, hook: str, clock: Callable[[], float]) -> Keeper | N
         hook,
         keeper.blocks,
         keeper.holdings.unit,
-        _budget(),
+        budget,
         "none" if keeper.channel is None else keeper.channel.address,
     )
     return keeper

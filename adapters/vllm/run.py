@@ -67,12 +67,7 @@ def read_version(package: Path) -> str:
     except OSError:
         return "unknown"
     found = re.search(r"^__version__ = version = ['\"]([^'\"]+)['\"]", text, re.MULTILINE)
-    return plain_version(found.group(1)) if found else "unknown"
-
-
-def plain_version(text: str) -> str:
-    """`0.32.0+cpu` -> `0.32.0`: the build does not matter."""
-    return text.partition("+")[0]
+    return found.group(1).partition("+")[0] if found else "unknown"  # of 0.32.0+cpu the build does not matter
 
 
 def _events(rest: list[str], places: run_places.Places, notes: list[str]) -> list[str]:
