@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from kvpolicy import words
-from kvpolicy.adapter import LARGER, SMALLER, Capabilities
+from kvpolicy.adapter import LARGER, SMALLER, UNKNOWN, Capabilities
 from kvpolicy.faults import InputFault
 from kvpolicy.request_json import Text, checked
 
@@ -19,6 +19,7 @@ TIME_UNITS: dict[str, float] = {
     "whole_seconds": 1.0,
     "minutes": 60.0,
 }
+_DIRECTIONS = (LARGER, SMALLER, UNKNOWN, "not_known")
 
 
 class _Engine(BaseModel):
@@ -42,8 +43,8 @@ class _Engine(BaseModel):
 def read_capabilities(document: object, name: str = "engine") -> Capabilities:
     """An engine's capabilities. A `default` that is not stated is ours, seen in the engine's direction.
 
-    Raises InputFault for an empty range, a default outside it, and a unit of time, a tier or a
-    granularity that is none.
+    Raises InputFault for an empty range, a default outside it, and a unit of time, a
+    direction, a tier or a granularity that is none.
     """
     model = checked(_Engine, document, name)
     if model.min > model.max:
@@ -61,6 +62,8 @@ def read_capabilities(document: object, name: str = "engine") -> Capabilities:
     for tier in model.tiers:
         if tier not in words.TIERS:
             raise InputFault(f"{name}: tiers: '{tier}' is not a tier; the tiers are {', '.join(words.TIERS)}")
+    if model.direction not in _DIRECTIONS:
+        raise InputFault(f"{name}: direction: write larger, smaller or unknown, not '{model.direction}'")
     if model.granularity not in ("range", "request"):
         raise InputFault(f"{name}: granularity: write range or request, not '{model.granularity}'")
     return Capabilities(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -182,7 +182,7 @@ def checked(model: type[_M], document: object, name: str) -> _M:
     except ValidationError as fault:
         faults = fault.errors(include_url=False)
         told = _missing([_key(one["loc"]) for one in faults if one["type"] == "missing"])
-        told += [f"{_key(one['loc'])}: {_message(one)}" for one in faults if one["type"] != "missing"][:1]
+        told += [f"{_key(one['loc'])}: {_message(one, model)}" for one in faults if one["type"] != "missing"][:1]
         raise InputFault(f"{name}: {'; '.join(told)}") from None
 
 
@@ -197,11 +197,28 @@ def _key(loc: tuple[int | str, ...]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
 
 
-def _message(fault: Mapping[str, Any]) -> str:
+def _message(fault: Mapping[str, Any], model: type[BaseModel]) -> str:
     if fault["type"] == "model_type":  # its own words name a class of ours
         return f"a JSON object is needed, not {_json_type(fault['input'])}"
     message = str(fault["msg"])
-    return "there is no such key" if fault["type"] == "extra_forbidden" else message[0].lower() + message[1:]
+    if fault["type"] != "extra_forbidden":
+        return message[0].lower() + message[1:]
+    near = get_close_matches(str(fault["loc"][-1]), _keys(model, fault["loc"][:-1]), n=1)
+    return "there is no such key" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The keys that a document has at a place; none where the place is no object of ours."""
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(part)
+        inner = None if field is None else field.annotation
+        found = [one for one in (inner, *get_args(inner)) if isinstance(one, type) and issubclass(one, BaseModel)]
+        if not found:
+            return []
+        model = found[0]
+    return list(model.model_fields)
 
 
 def _attributes(given: Mapping[str, object], name: str) -> dict[str, object]:

@@ -71,7 +71,7 @@ def test_a_small_request() -> None:
         ({"tokens": True}, "R.json: tokens: "),
         ({"block_size": 0}, "R.json: block_size: "),
         ({"tokens": 1 << 39}, "R.json: tokens: 549755813888 tokens are more than 200000 blocks"),
-        ({"owner": {"tennant": "t"}}, "R.json: owner.tennant: there is no such key"),
+        ({"owner": {"tennant": "t"}}, "R.json: owner.tennant: there is no such key; did you mean tenant?"),
         ({"owner": "t"}, "R.json: owner: "),
         ({"spans": [{"kind": "system", "start": 0, "end": 40}, {"kind": "turn"}]}, "R.json: spans[1].start is missing"),
         ({"spans": [{"kind": "sistem", "start": 0, "end": 40}]}, "R.json: span 0: unknown kind 'sistem'; did you mean"),
@@ -211,6 +211,11 @@ def test_a_fault_of_a_function_names_its_row(row: dict[str, Any], message: str) 
     assert message in str(fault.value)
 
 
+def test_the_key_that_was_meant_is_named() -> None:
+    with pytest.raises(InputFault, match=r"S\.json: functons: there is no such key; did you mean functions\?"):
+        read_state({"functons": []}, "S.json")
+
+
 # --- capabilities ---------------------------------------------------------------------------------------
 
 
@@ -223,6 +228,7 @@ def test_a_default_that_is_not_stated_is_ours_in_the_engines_direction() -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"direction": "up"}, "direction: write larger, smaller or unknown, not 'up'"),
         ({"min": 5, "max": 1}, "E.json: min 5 is above max 1"),
         ({"default": 200}, "E.json: default 200 is outside 0 to 100"),
         ({"ttl_unit": "fortnights"}, "E.json: ttl_unit: 'fortnights' is not a unit"),
