@@ -127,7 +127,7 @@ def encode(row: dict[str, Any]) -> bytes:
 def read_message(line: bytes) -> dict[str, Any]:
     """The message of a line. Raises ChannelFault naming the key and what it takes."""
     try:
-        row = json.loads(line)
+        row = json.loads(line, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         raise ChannelFault("no JSON: one object a line is needed") from None
     if not isinstance(row, dict):
@@ -142,6 +142,13 @@ def read_message(line: bytes) -> dict[str, Any]:
     if do in OF_THE_SCHEDULER:
         _check(do, row)
     return row
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):  # such as 1e999: nobody could write it again
+        raise ValueError
+    return number
 
 
 def _check(do: str, row: dict[str, Any]) -> None:

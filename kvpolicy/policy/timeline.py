@@ -95,13 +95,18 @@ class _Told:
         if target is not None:
             if before == "ended" and target != "ended" and event.name not in _REVIVES:
                 return "its run has ended, and only a new request, branch_start or resume begins another"
+            name = event.attributes.get("call")
             if event.name == "tool_call":
-                opened = _Call(event.attributes.get("tool"), event.attributes.get("call"))
+                if name is not None and (name in self.returned or any(call.id == name for call in self.calls)):
+                    return "this call has been told already"
+                opened = _Call(event.attributes.get("tool"), name)
                 self.calls.append(opened)
             elif event.name == "tool_result":
-                if event.attributes.get("call") in self.returned:
+                if name in self.returned:
                     return "this call's result has come already"
                 closed = self._answered(event)
+                if closed is None and name is not None:
+                    self.returned.add(name)  # its call is still to come, and says nothing then
                 if closed is None and (self.calls or before == "human_pause"):
                     return "no such call is open"
                 if closed is not None:

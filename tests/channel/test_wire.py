@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,12 @@ def test_a_line_is_a_message_or_a_fault(line: bytes) -> None:
         row = read_message(line)
         assert row["do"] in OF_THE_CHANNEL | OF_THE_SCHEDULER
         assert read_message(encode(row)) == row
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_number_that_is_none_is_no_json(number: str) -> None:
+    with pytest.raises(ChannelFault, match="no JSON"):
+        read_message(f'{{"do": "ping", "at": [{number}]}}'.encode())
 
 
 @given(st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b"")), max_size=8), st.data())
