@@ -84,7 +84,7 @@ class _Scaled(Pauses):
         """So many times as long."""
         return super()._remember(pause, self._factor * age)
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: float, most: int | None = None) -> None:
         """At true ages of 1, 2, 4, … seconds, so many times the factor."""
         kept: list[tuple[float, Pause]] = []
         for age, pause in self._open_since:
@@ -113,5 +113,5 @@ class _Mistold(Pauses):
         """At another length."""
         return super()._remember(pause, self._wrong(age))
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: float, most: int | None = None) -> None:
         """Nothing is told of open pauses."""
