@@ -44,8 +44,8 @@ def unheard(policy: Policy, urls: Iterable[str]) -> str | None:
         return None
     named = ", ".join(rules[:_SHOWN]) + (f" and {len(rules) - _SHOWN} more" if len(rules) > _SHOWN else "")
     return (
-        f"policy {policy.name}: what rules decide between requests is not carried out at {', '.join(engines)} ({named}): "
-        f"there is no control channel to tell it by; give one: {MEND}"
+        f"policy {policy.name}: what rules decide between requests is not carried out at {', '.join(engines)} "
+        f"({named}): there is no control channel to tell it by; give one: {MEND}"
     )
 
 

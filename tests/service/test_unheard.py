@@ -58,7 +58,7 @@ def test_a_gateway_without_a_channel_says_what_it_cannot_carry_out(tmp_path: Pat
         pass
     said = log.read_text()
     assert said.count("\n") == 1, said
-    assert said.startswith("policy coding_agent: what paused, ")
+    assert said.startswith("policy coding_agent: what rules decide between requests") and "(paused, " in said
     assert "http://127.0.0.1:9" in said and "--channel" in said
 
 
