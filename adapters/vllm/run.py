@@ -113,7 +113,7 @@ def _package(python: str) -> Path:
         raise InputFault(f"run vllm: {python} does not run: {fault}") from fault
     if not done.stdout.strip():
         raise InputFault(
-            f"run vllm: {python} has no vllm; install kvpolicy beside vLLM (pip install --no-deps kvpolicy), "
+            f"run vllm: {python} has no vllm; install kvpolicy beside vLLM (in a checkout: pip install --no-deps .), "
             "or name vLLM's Python with --kvp-python"
         )
     return Path(done.stdout.strip())
