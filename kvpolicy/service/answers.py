@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 import orjson
 
 from kvpolicy.service.exchange import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from kvpolicy.service.meaning.values import mapping, mappings
+from kvpolicy.service.meaning.values import mapping, mappings, name
 
 MOST_KEPT = 8 << 20  # bytes of text, or of a body
-LONGEST_NAME = 256  # characters of a tool's
 N = TypeVar("N", int, int | None)
 
 
@@ -115,8 +114,8 @@ class AnswerReader:
             for place, call in enumerate(mappings(part.get("tool_calls"))):
                 row = self.calls.setdefault(_number(call.get("index"), place), {"id": "", "name": "", "arguments": ""})
                 function = mapping(call.get("function"))
-                row["id"] = _word(call.get("id")) or row["id"]
-                row["name"] += _word(function.get("name"))[:LONGEST_NAME]
+                row["id"] = name(call.get("id")) or row["id"]
+                row["name"] = name(row["name"] + _word(function.get("name"))) or ""
                 row["arguments"] += self._short(function.get("arguments"))
 
     def _message(self, body: Mapping[str, Any]) -> None:
@@ -192,8 +191,8 @@ class AnswerReader:
         return text
 
 
-def _call(call: object, name: object) -> dict[str, str]:
-    return {"id": _word(call), "name": _word(name)[:LONGEST_NAME], "arguments": ""}
+def _call(call: object, tool: object) -> dict[str, str]:
+    return {"id": name(call) or "", "name": name(tool) or "", "arguments": ""}
 
 
 def _word(value: object) -> str:

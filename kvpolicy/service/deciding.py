@@ -22,6 +22,7 @@ from kvpolicy.service.meaning import dialects
 from kvpolicy.service.meaning.offsets import Offsets, Places
 from kvpolicy.service.meaning.sessions import Sessions
 from kvpolicy.service.meaning.spans import located
+from kvpolicy.service.meaning.values import name
 from kvpolicy.service.metrics import Metrics
 from kvpolicy.service.planning import Planning, narrowed
 from kvpolicy.service.policies import ENFORCE, Policies
@@ -180,7 +181,7 @@ class Deciding:
             model=seen.conversation.model,
             attributes={key: value for key, value in facts.items() if value is not None},
             # Places may be known when the exchange is over, and its headers are gone.
-            key=exchange.headers.get("idempotency-key") if seen.request is None else seen.request.key,
+            key=name(exchange.headers.get("idempotency-key")) if seen.request is None else seen.request.key,
             last_step=bool(context.last_step),
         )
 

@@ -7,6 +7,7 @@ of the service does with the request.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -139,6 +140,7 @@ def stripped(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_raw_fields(data: bytes) -> bytes:
     """The body of a request that is passed on, without fields that only we may send; untouched where it has none."""
+    data = _as_utf8(data)
     if data.lstrip()[:1] != b"{" or not _MAY_HAVE_RAW.search(data):
         return data
     try:
@@ -149,6 +151,19 @@ def without_raw_fields(data: bytes) -> bytes:
         return data  # no engine reads it either
     except (orjson.JSONEncodeError, RecursionError):
         raise Refusal(400, "invalid_request_error", "the body is nested too deeply") from None
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """The body in UTF-8, where it is a JSON object in UTF-16, in UTF-32, or behind a byte order mark: Python's reader,
+    and so engines, take those too. # INVARIANT: what an engine reads as an object is looked through here."""
+    encoding = json.detect_encoding(data[:4])
+    if encoding == "utf-8":
+        return data
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return data
+    return text.encode("utf-8", "surrogatepass") if text.lstrip()[:1] == "{" else data
 
 
 async def read_body(

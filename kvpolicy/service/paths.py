@@ -12,8 +12,14 @@ from urllib.parse import unquote
 from kvpolicy.service.edge import Refusal
 from kvpolicy.service.exchange import DIALECTS
 
-# Other routes by which an engine generates from a JSON object: no plan, but their tenant's salt.
-SALTED = frozenset({"/generate", "/inference/v1/generate", "/v1/chat/completions/batch", "/v1/embeddings"})
+# Other routes by which an engine computes a prompt of a JSON object: no plan, but their tenant's salt.
+SALTED = frozenset(
+    [
+        *("/generate", "/inference/v1/generate", "/invocations", "/v1/chat/completions/batch"),
+        *("/v1/embeddings", "/v2/embed", "/pooling", "/classify", "/score", "/v1/score"),
+        *("/rerank", "/v1/rerank", "/v2/rerank"),
+    ]
+)
 
 
 def dialect_of(method: str, path: str) -> str | None:

@@ -17,6 +17,7 @@ from kvpolicy.service.exchange import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from kvpolicy.service.meaning.chat_form import add_item, chat_tools
 from kvpolicy.service.meaning.conversation import Conversation, Unit
 from kvpolicy.service.meaning.values import block_values, chat_value, item_value, mapping, mappings
+from kvpolicy.service.meaning.values import name as _text
 
 __all__ = ["DIGEST", "Conversation", "Unit", "block_values", "chat_value", "digest_of", "item_value", "read"]
 
@@ -70,7 +71,7 @@ def _chat(body: Mapping[str, Any], made: _Builder) -> Conversation | None:
 def _add_chat(made: _Builder, index: int, message: Mapping[str, Any]) -> None:
     role, content = str(message.get("role")), message.get("content")
     calls = tuple(
-        (str(mapping(call.get("function")).get("name")), _text(call.get("id")))
+        (_text(mapping(call.get("function")).get("name")), _text(call.get("id")))
         for call in mappings(message.get("tool_calls"))
     )
     answers: tuple[str | None, ...] = ()
@@ -232,7 +233,3 @@ def _joined(content: object) -> str:
     if not isinstance(content, list):
         return ""
     return "".join(str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in content)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None

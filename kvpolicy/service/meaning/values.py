@@ -6,7 +6,20 @@ Used by `dialects` for what comes, and by `following` for what an answer will lo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
+
+LONGEST_NAME = 256  # characters of a model's, a tool's, a call's name as it is kept
+
+
+def name(value: object) -> str | None:
+    """A text that names something, None for what is none. One that is too long to be kept for every owner goes by its
+    digest: names are compared and counted, here and by engines, never read."""
+    if not isinstance(value, str) or not value:
+        return None
+    if len(value) <= LONGEST_NAME:
+        return value
+    return f"{value[:32]}~{blake2b(value.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def mapping(value: object) -> Mapping[str, Any]:
