@@ -146,8 +146,8 @@ def read_message(line: bytes) -> dict[str, Any]:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if not isfinite(number):  # such as 1e999: nobody could write it again
-        raise ValueError
+    if not isfinite(number):  # nobody could write it again
+        raise ChannelFault(f"{text[:20]} is no number that JSON can say")
     return number
 
 

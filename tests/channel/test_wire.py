@@ -48,7 +48,7 @@ def test_a_line_is_a_message_or_a_fault(line: bytes) -> None:
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 def test_a_number_that_is_none_is_no_json(number: str) -> None:
-    with pytest.raises(ChannelFault, match="no JSON"):
+    with pytest.raises(ChannelFault, match=f"{number} is no number that JSON can say"):
         read_message(f'{{"do": "ping", "at": [{number}]}}'.encode())
 
 
