@@ -19,12 +19,21 @@ EDGE_KEYS = ("from", "to", "times", "at_most", "probability", "loop", "group")
 CIRCLE_KEYS = ("nodes", "max_rounds")
 
 
+# What other tools' graphs call it: LangGraph's `to_json`, networkx's node-link data, Cytoscape's elements.
+_ELSEWHERE = {
+    "id": "name", "label": "name", "type": "role", "weight": "probability",
+    "links": "edges", "transitions": "edges", "vertices": "nodes",
+}  # fmt: skip
+
+
 def check_keys(row: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
     """Raises InputFault for the first key that is not known, with the one that was meant."""
     wrong = next((key for key in row if key not in known), None)
     if wrong is None:
         return
-    meant = nearest(wrong, known) if isinstance(wrong, str) else None
+    meant = _ELSEWHERE.get(wrong) if isinstance(wrong, str) else None
+    if meant not in known:
+        meant = nearest(wrong, known) if isinstance(wrong, str) else None
     mend = f"did you mean {meant!r}?" if meant is not None else f"there are {', '.join(known)}"
     raise InputFault(f"{place}: unknown key {shown(wrong)}; {mend}")
 

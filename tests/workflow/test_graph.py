@@ -91,6 +91,8 @@ def test_what_is_no_graph_is_refused(document: object) -> None:
     ("more", "told"),
     [
         ({"nods": []}, r"workflow w: unknown key 'nods'; did you mean 'nodes'\?"),
+        ({"nodes": [{"id": "a"}]}, r"workflow w: nodes\[0\]: unknown key 'id'; did you mean 'name'\?"),
+        ({"nodes": ["a"], "links": []}, r"unknown key 'links'; did you mean 'edges'\?"),
         ({"colour": 1}, "unknown key 'colour'; there are nodes, edges, joins, loops"),
         ({"nodes": ["a", {"name": "b", "rolle": "barrier"}]}, r"nodes\[1\] \(b\): unknown key 'rolle'; .* 'role'"),
         (
