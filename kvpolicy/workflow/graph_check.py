@@ -10,6 +10,7 @@ from collections import deque
 
 from kvpolicy.faults import NOTICE, Diagnostic
 from kvpolicy.language import codes
+from kvpolicy.policy.connected import circles
 from kvpolicy.workflow.graph_wiring import Wiring
 
 _NOISE = 1e-9
@@ -52,13 +53,15 @@ def loops(graph: Wiring) -> tuple[tuple[str, ...], ...]:
 
 def loops_without_exit(graph: Wiring) -> tuple[tuple[str, ...], ...]:
     """Sets of nodes that lead only to one another, by edges without a bound: a run that enters never ends."""
-    endless = [index for index, edge in enumerate(graph.edges) if edge.at_most is None and not edge.calls]
+    ahead: dict[int, list[int]] = {}
+    for e, edge in enumerate(graph.edges):
+        if edge.at_most is None and not edge.calls:
+            ahead.setdefault(graph.sources[e], []).append(graph.targets[e])
     found = []
-    for members in _components(graph, endless):
+    for members in sorted(sorted(part) for part in circles(ahead)):
         inside = set(members)
         edges = [graph.edges[e] for index in members for e in graph.out_of[index] if not graph.edges[e].calls]
-        circular = len(members) > 1 or any(e.source == e.target and e.at_most is None for e in edges)
-        if circular and all(graph.number[edge.target] in inside for edge in edges):
+        if all(graph.number[edge.target] in inside for edge in edges):
             found.append(tuple(graph.names[index] for index in _in_running_order(graph, members)))
     return tuple(found)
 
@@ -154,43 +157,4 @@ def _in_running_order(graph: Wiring, members: list[int]) -> list[int]:
             if target in inside and target not in order:
                 order.append(target)
                 queue.append(target)
-    return order
-
-
-def _components(graph: Wiring, edges: list[int]) -> list[list[int]]:
-    """Strongly connected components over `edges` (Kosaraju), by first node declared."""
-    ahead: list[list[int]] = [[] for _ in graph.names]
-    behind: list[list[int]] = [[] for _ in graph.names]
-    for e in edges:
-        source, target = graph.sources[e], graph.targets[e]
-        ahead[source].append(target)
-        behind[target].append(source)
-    finished: list[int] = []
-    seen: set[int] = set()
-    for root in range(len(graph.names)):
-        finished += _finish_order(ahead, root, seen)
-    found = []
-    seen = set()
-    for root in reversed(finished):
-        members = _finish_order(behind, root, seen)
-        if members:
-            found.append(sorted(members))
-    return sorted(found)
-
-
-def _finish_order(ahead: list[list[int]], root: int, seen: set[int]) -> list[int]:
-    """Nodes reached from `root` that were not seen before, each after all that it leads to."""
-    if root in seen:
-        return []
-    seen.add(root)
-    order, path = [], [(root, iter(ahead[root]))]
-    while path:
-        node, following = path[-1]
-        target = next((t for t in following if t not in seen), None)
-        if target is None:
-            order.append(node)
-            path.pop()
-        else:
-            seen.add(target)
-            path.append((target, iter(ahead[target])))
     return order

@@ -10,7 +10,7 @@ is left. Called by `ways_to`, a part at a time; what it costs is counted, so tha
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 _BETTER = 1e-13  # by how much another way has to be likelier to be taken instead
 _AT_ONCE = 64  # sets of ways of a part that are kept factored
@@ -210,41 +210,3 @@ def _eliminate(rows: list[dict[int, float]], leaves: list[float], work: Work) ->
                         into[target].add(source)
         pivots.append((index, 1.0 / leaving if leaving else 0.0, above, below))
     return pivots
-
-
-def parts(ahead: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Strongly connected parts (Tarjan, SIAM J. Comput. 1, 1972), each after all that it leads to. ahead: by node those
-    that it leads to, all of them keys."""
-    found: list[list[int]] = []
-    number: dict[int, int] = {}
-    lowest: dict[int, int] = {}
-    open_ones: list[int] = []
-    for root in ahead:
-        if root in number:
-            continue
-        number[root] = lowest[root] = len(number)
-        open_ones.append(root)
-        path = [(root, iter(ahead[root]))]
-        while path:
-            node, following = path[-1]
-            target = next(following, None)
-            if target is None:
-                path.pop()
-                if path:
-                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
-                if lowest[node] == number[node]:
-                    at = len(open_ones) - 1
-                    while open_ones[at] != node:
-                        at -= 1
-                    part = open_ones[at:]
-                    del open_ones[at:]
-                    found.append(part)
-                    for member in part:
-                        lowest[member] = len(ahead)  # it is closed: nobody is as low by it
-            elif target not in number:
-                number[target] = lowest[target] = len(number)
-                open_ones.append(target)
-                path.append((target, iter(ahead[target])))
-            elif lowest[target] < len(ahead):
-                lowest[node] = min(lowest[node], number[target])
-    return found

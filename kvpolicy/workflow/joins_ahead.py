@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kvpolicy.policy.connected import parts
 from kvpolicy.workflow.graph_edge import GraphEdge
-from kvpolicy.workflow.hitting import parts
 
 
 class JoinsAhead:

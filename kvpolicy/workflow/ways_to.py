@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
-from kvpolicy.workflow.hitting import Call, Choice, Part, Row, Work, parts
+from kvpolicy.policy.connected import parts
+from kvpolicy.workflow.hitting import Call, Choice, Part, Row, Work
 from kvpolicy.workflow.position import Position
 
 _MOST_STATES = 64  # of bounded loops: products of how often each may still be taken

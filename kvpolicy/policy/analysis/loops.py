@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from kvpolicy.faults import Diagnostic
 from kvpolicy.language import codes, syntax
-from kvpolicy.policy.analysis.circles import circles, round_trip
 from kvpolicy.policy.analysis.view import View
+from kvpolicy.policy.connected import circles
 
 _MOST = 12  # so many nodes are named
 
@@ -30,7 +32,7 @@ def _of(workflow: syntax.Workflow) -> list[Diagnostic]:
             continue
         unbound = [edge for edge in inner if edge.at_most is None]
         edge = next((edge for edge in unbound if edge.is_loop), unbound[-1])
-        circle = round_trip(part[0], nodes, after)
+        circle = _round_trip(part[0], nodes, after)
         shown = circle if len(circle) <= _MOST else [*circle[:_MOST], "…"]
         way = " → ".join((*shown, circle[0]))
         others = [node for node in part if node not in circle]
@@ -39,3 +41,20 @@ def _of(workflow: syntax.Workflow) -> list[Diagnostic]:
         fix = f"write `loop {edge.source} -> {edge.target} at most 3`, or an edge that leads on"
         found.append(codes.LOOP_WITHOUT_EXIT.at(edge.place, message, fix=fix))
     return found
+
+
+def _round_trip(start: str, within: set[str], after: Mapping[str, Iterable[str]]) -> list[str]:
+    """A shortest way from a node back to itself, inside one part; the node itself stands first only."""
+    came: dict[str, str] = {}
+    waiting = [start]
+    for node in waiting:
+        for step in after.get(node, ()):
+            if step == start:
+                way = [node]
+                while way[-1] != start:
+                    way.append(came[way[-1]])
+                return way[::-1]
+            if step in within and step not in came:
+                came[step] = node
+                waiting.append(step)
+    return [start]
