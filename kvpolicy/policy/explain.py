@@ -201,9 +201,7 @@ def _as(rule: Rule, whys: dict[int, str]) -> str:
 
 def _waiting_sentence(name: str, rows: tuple[tuple[Rule, str], ...], whys: dict[int, str]) -> str:
     *names, last = (r.name for r, _ in rows)
-    failed = "".join(
-        f" The condition of {r.name} does not hold{_as(r, whys)}." for r, why in rows if why == "guard"
-    )
+    failed = "".join(f" The condition of {r.name} does not hold{_as(r, whys)}." for r, why in rows if why == "guard")
     if not names:
         return f"{name} is not set: only {last} would set it, and it has no say now.{failed}"
     return f"{name} is not set: only {', '.join(names)} and {last} would set it, and they have no say now.{failed}"
