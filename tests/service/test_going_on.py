@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from itertools import count, pairwise
 from typing import Any
 
@@ -26,12 +26,14 @@ from kvpolicy.service.exchange import Exchange
 from kvpolicy.service.meaning.annotations import MOST_EVENTS, TOO_MANY
 from kvpolicy.service.meaning.body_field import from_body
 from kvpolicy.service.meaning.headers import from_headers
+from kvpolicy.service.outbox import Outbox
 from kvpolicy.service.workflows import Workflows
 from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.store.memory import MemoryStore
 from kvpolicy.workflow.events import Event
 from tests.bench.service_sessions import SECRET, TENANT, one
 from tests.bench.service_sessions import made as over_nothing
+from tests.service.turns import turns
 
 ROW = {"id": "r", "owner": {"session": "s"}, "model": "m", "block_size": 16, "tokens": 80,
        "spans": [{"kind": "system", "start": 0, "end": 40}]}  # fmt: skip
@@ -52,28 +54,6 @@ def desk(decisions: Decisions) -> Desk:
     async def ask(*_: Any) -> None: ...
 
     return Desk(decisions, ask)
-
-
-def turns(call: Callable[[], Awaitable[Any]]) -> tuple[int, Any]:
-    """How often something else had its turn during a call, and what the call returned."""
-
-    async def both() -> tuple[int, Any]:
-        had = 0
-
-        async def beside() -> None:
-            nonlocal had
-            while True:
-                await asyncio.sleep(0)
-                had += 1
-
-        task = asyncio.create_task(beside())
-        try:
-            return had, (await call(), had)
-        finally:
-            task.cancel()
-
-    before, (found, after) = asyncio.run(both())
-    return after - before, found
 
 
 async def sent(body: bytes) -> AsyncIterator[bytes]:
@@ -225,7 +205,8 @@ def test_what_is_due_wakes_the_job_that_reads_it_again(decisions: Decisions, mon
     async def run() -> None:
         for number in range(owners):
             await one(decisions, doctor, number, 2)
-        async with beside.running(beside.tick(holding, decisions.clock)):
+        nobody = Outbox(lambda url, message: None, lambda url: True)
+        async with beside.running(beside.tick(holding, nobody, decisions.clock)):
             for _ in range(2):  # once it sleeps, and once it was woken and sleeps again
                 await asyncio.sleep(0.1)
                 before = holding.counts["replans"]

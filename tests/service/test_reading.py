@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from kvpolicy.service import reading as reading_module
 from kvpolicy.service.reading import LONG, read, read_object
+from tests.service.turns import turns
 
 NUMBERS = st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.none() | st.booleans() | NUMBERS | st.text(max_size=12)
@@ -76,24 +76,8 @@ def test_and_are_refused_where_they_are_no_json(parts: list[bytes], piece: int) 
 
 @pytest.mark.parametrize("body", [b'{"prompt":[%s7]}' % (b"7," * (1 << 20)), b'{"x":[%s{}]}' % (b"0.5," * (1 << 20))])
 def test_while_many_numbers_are_read_others_have_their_turn(body: bytes) -> None:
-    async def both() -> int:
-        had = 0
-
-        async def beside() -> None:
-            nonlocal had
-            while True:
-                await asyncio.sleep(0)
-                had += 1
-
-        task = asyncio.create_task(beside())
-        await asyncio.sleep(0)
-        try:
-            await read_object(Held(body))
-            return had
-        finally:
-            task.cancel()
-
-    assert asyncio.run(both()) > 20  # a turn at the end, and one at the beginning, would be 2
+    had, _ = turns(lambda: read_object(Held(body)))
+    assert had > 20  # a turn at the end, and one at the beginning, would be 2
 
 
 @pytest.mark.parametrize(

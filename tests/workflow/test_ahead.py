@@ -14,7 +14,7 @@ from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.learned_times import TOOL
 from kvpolicy.workflow.position import Position
 from kvpolicy.workflow.state import RunState
-from tests.workflow.test_distance import graph, worlds
+from tests.workflow.test_distance import graph, on_the_way, worlds
 
 WHOSE = {"tenant": "t", "session": "s"}
 
@@ -58,14 +58,7 @@ def test_more_steps_may_take_less_time() -> None:
 @given(worlds(), st.integers(0, 3))
 def test_seconds_are_steps_where_every_step_takes_one(drawn: tuple, ended: int) -> None:
     _, g, order = drawn
-    position = Position(g)
-    position.begun, position.entry = True, set()
-    for index, node in enumerate(order[:4]):
-        if index < ended:
-            for e in g.out_of[g.number[node]]:
-                position.tokens[e] = 1
-        else:
-            position.running[g.number[node]] = 1
+    position = on_the_way(g, order, ended)
     for node, steps in position.all_steps().items():
         found = seconds_to_start(position, g.number[node], lambda i: 1.0, lambda i: 1.0)
         due = position.ready(g.number[node], 0) and not position.running[g.number[node]]

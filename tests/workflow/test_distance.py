@@ -152,21 +152,30 @@ def worlds(draw: st.DrawFn) -> tuple[World, Graph, list[str]]:
     return world, g, draw(st.lists(st.sampled_from(names), unique=True, max_size=count))
 
 
+AT_ONCE = 4
+
+
+def on_the_way(g: Graph, order: list[str], ended: int) -> Position:
+    """The first of these nodes have ended and left a token on every edge out of them, the next run."""
+    position = Position(g)
+    position.begun, position.entry = True, set()
+    for node in order[:ended]:
+        for e in g.out_of[g.number[node]]:
+            position.tokens[e] = 1
+    for node in order[ended:AT_ONCE]:
+        position.running[g.number[node]] = 1
+    return position
+
+
 @settings(max_examples=300)
 @given(worlds(), st.integers(0, 3))
 def test_distances_are_those_of_the_equations(drawn: tuple[World, Graph, list[str]], ended: int) -> None:
-    """Some nodes have ended and left a token on every edge out of them, others run; the equations say the rest."""
+    """Some nodes have ended, others run; the equations say the rest."""
     world, g, order = drawn
-    position = Position(g)
-    position.begun, position.entry = True, set()
-    for index, node in enumerate(order[:4]):
-        if index < ended:
-            for e in g.out_of[g.number[node]]:
-                position.tokens[e] = 1
-            world.arrived |= {edge for edge in world.edges if edge[0] == node}
-        else:
-            position.running[g.number[node]] = 1
-            world.running.add(node)
+    position = on_the_way(g, order, ended)
+    for node in order[:ended]:
+        world.arrived |= {edge for edge in world.edges if edge[0] == node}
+    world.running |= set(order[ended:AT_ONCE])
     assert {n: float(s) for n, s in position.all_steps().items()} == world.steps()
 
 

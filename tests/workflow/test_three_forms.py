@@ -149,14 +149,20 @@ def test_the_same_graph_and_the_same_distances(flow: Flow, seed: int, data: st.D
         assert all(each == steps[0] for each in steps[1:])
 
 
-@settings(max_examples=250)
-@given(flow=nested_flows(), seed=st.integers(0, 2**32))
-def test_ways_are_taken_together_where_the_graph_takes_them_together(flow: Flow, seed: int) -> None:
-    """`kvp check` asks it of a text, where workflows stand in others; the graph of it laid flat."""
+def flat_block(flow: Flow, seed: int) -> Any:
+    """The block of a workflow whose nodes are agents where others stand for workflows."""
     flow.nodes = {name: "agent" if isinstance(role, Flow) else role for name, role in flow.nodes.items()}
     loaded = load_text(as_block(flow, random.Random(seed)), "w.kvp")
     assert loaded.files is not None
     (block,) = nest(loaded.files).workflows
+    return block
+
+
+@settings(max_examples=250)
+@given(flow=nested_flows(), seed=st.integers(0, 2**32))
+def test_ways_are_taken_together_where_the_graph_takes_them_together(flow: Flow, seed: int) -> None:
+    """`kvp check` asks it of a text, where workflows stand in others; the graph of it laid flat."""
+    block = flat_block(flow, seed)
     graph, choices = Graph.build(block), Choices(block)
     for index, name in enumerate(graph.names):
         meant = [
@@ -185,9 +191,6 @@ def test_the_nodes_that_nothing_leads_to_are_those_of_the_graph(flow: Flow, seed
     """`kvp check` asks it of a text, each workflow for itself; the graph of the outermost laid flat."""
     from kvpolicy.policy.analysis.unreachable import unreachable
 
-    flow.nodes = {name: "agent" if isinstance(role, Flow) else role for name, role in flow.nodes.items()}
-    loaded = load_text(as_block(flow, random.Random(seed)), "w.kvp")
-    assert loaded.files is not None
-    (block,) = nest(loaded.files).workflows
+    block = flat_block(flow, seed)
     graph = Graph.build(block)
     assert [node.name for node in unreachable(block)] == list(graph_check.unreachable(graph))
