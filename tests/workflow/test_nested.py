@@ -242,3 +242,11 @@ def test_a_nested_circle_is_left_where_its_ways_may_be_used_up(edges: list, end:
     assert graph.names == ("r/a", "r/b", "z")
     assert [edge.source for edge in graph.edges if edge.target == "z"] == [f"r/{end}"]
     assert graph.check() == ()
+
+
+def test_what_leads_to_one_entry_keeps_its_group_and_its_count_is_its_own() -> None:
+    inner = {"nodes": ["x", "y"], "edges": [["x", "y"]]}
+    ways = [{"from": "a", "to": "b", "group": "g", "times": "n"}, {"from": "a", "to": "r", "group": "g"}]
+    graph = Graph.build({"nodes": ["a", "b", {"name": "r", "workflow": inner}], "edges": ways})
+    assert len(graph.ways.alternatives(graph.number["a"])) == 1
+    assert {(edge.target, edge.times) for edge in graph.edges} == {("b", "n"), ("r/x", None), ("r/y", None)}
