@@ -13,7 +13,8 @@ from kvpolicy.workflow.graph_edge import GraphEdge
 
 
 class JoinsAhead:
-    """What can be reached without taking a loop. By edge: targets; by node: out_of, waits_for_all."""
+    """What a run can come to without taking a loop: a call of a sub-agent is no way on, and no join waits for it. By
+    edge: targets; by node: out_of, waits_for_all."""
 
     __slots__ = ("_above", "_behind", "_bits", "_full", "_targets")
 
@@ -26,7 +27,7 @@ class JoinsAhead:
     ) -> None:
         into: dict[int, list[int]] = {}
         for e, edge in enumerate(edges):
-            if waits_for_all[targets[e]] and not edge.is_loop:
+            if waits_for_all[targets[e]] and not (edge.is_loop or edge.calls):
                 into.setdefault(targets[e], []).append(e)
         self._targets = targets
         self._bits: dict[int, int] = {}  # by edge into a join
@@ -42,7 +43,9 @@ class JoinsAhead:
         self._behind: dict[int, int] = {}
         if not self._bits:
             return
-        ahead = {index: [e for e in ways if not edges[e].is_loop] for index, ways in enumerate(out_of)}
+        ahead = {
+            index: [e for e in ways if not (edges[e].is_loop or edges[e].calls)] for index, ways in enumerate(out_of)
+        }
         for part in parts({index: [targets[e] for e in ways] for index, ways in ahead.items()}):
             reached = 0
             for index in part:

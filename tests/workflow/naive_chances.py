@@ -73,15 +73,16 @@ class Swept:
 
 
 def joins_ahead(graph: Graph, start: int) -> dict[int, set[int]]:
-    """AND joins behind edge `start` without taking a loop after it: by which of their edges they are reached."""
+    """AND joins behind edge `start` without taking a loop after it, or a call: by which of their edges they are
+    reached."""
     first = graph.targets[start]
-    joins = {first: {start}} if graph.waits_for_all[first] and not graph.is_loop[start] else {}
+    joins = {first: {start}} if start in graph.forward[first] and graph.waits_for_all[first] else {}
     seen, stack = {first}, [first]
     while stack:
         for e in graph.out_of[stack.pop()]:
-            if graph.is_loop[e]:
-                continue
             target = graph.targets[e]
+            if e not in graph.forward[target]:
+                continue
             if graph.waits_for_all[target]:
                 joins.setdefault(target, set()).add(e)
             if target not in seen:

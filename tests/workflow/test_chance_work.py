@@ -33,7 +33,7 @@ def graphs(draw: st.DrawFn) -> Graph:
         edges.append(GraphEdge(a, b, None, most, True))
     subs = [f"s{i}" for i in range(draw(st.integers(0, 2)))]
     edges += [GraphEdge(draw(st.sampled_from([*names, *subs[:i]])), sub, calls=True) for i, sub in enumerate(subs)]
-    joins = dict.fromkeys(draw(st.sets(node, max_size=2)), AND)
+    joins = dict.fromkeys(draw(st.sets(st.sampled_from([*names, *subs]), max_size=2)), AND)
     return Graph(dict.fromkeys([*names, *subs], AGENT), edges, joins)
 
 

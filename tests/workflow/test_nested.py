@@ -17,6 +17,7 @@ from kvpolicy.language.callers import circles
 from kvpolicy.language.parse import parse
 from kvpolicy.policy.model import NEVER, Subject
 from kvpolicy.request import Owner
+from kvpolicy.workflow.chance import Chances
 from kvpolicy.workflow.events import event_from_row
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
@@ -140,6 +141,18 @@ def test_a_sub_agent_is_called_while_its_caller_runs() -> None:
         "search": NEVER,
         "review": 1,
     }
+
+
+def test_a_barrier_does_not_wait_for_who_calls_it() -> None:
+    """So a way to its caller and one to itself do not meet there: a run takes one of them."""
+    nodes = ["plan", "code", {"name": "gate", "role": "barrier", "parent": "code"}]
+    told = {"from": "plan", "probability": 0.7}, {"from": "plan", "probability": 0.3}
+    graph = Graph.sound({"nodes": nodes, "edges": [told[0] | {"to": "code"}, told[1] | {"to": "gate"}]})
+    assert len(graph.ways.alternatives(graph.number["plan"])) == 2
+    position = Position(graph)
+    position.start("plan")
+    chances = [Chances(position).of(graph.number[name]) for name in ("code", "gate")]
+    assert chances == pytest.approx([0.7, 0.3 + 0.7])  # code calls it as often as it likes
 
 
 def test_agents_that_are_called_by_called_ones_are_no_loop_without_an_exit() -> None:

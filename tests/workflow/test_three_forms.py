@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import networkx
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvpolicy.faults import ERROR
@@ -158,8 +158,27 @@ def flat_block(flow: Flow, seed: int) -> Any:
     return block
 
 
+def edge(source: str, target: str, **told: Any) -> dict[str, Any]:
+    return {"from": source, "to": target} | told
+
+
+# A call of a sub-agent is no way that one of them goes on: neither where the sub-agent leads to the barrier that calls
+# it (the text is refused, and its choices are still those of the graph), nor where it is the barrier itself.
+CALLED_BY_A_BARRIER = Flow(
+    "w",
+    {"a": "agent", "b": "agent", "plan": "barrier"},
+    {"b": "plan"},
+    [edge("a", "a", loop=True), edge("a", "b", loop=True), edge("a", "plan"), edge("b", "plan")],
+)
+A_BARRIER_THAT_IS_CALLED = Flow(
+    "w", {"a": "agent", "b": "agent", "plan": "barrier"}, {"plan": "b"}, [edge("a", "b"), edge("a", "plan")]
+)
+
+
 @settings(max_examples=250)
 @given(flow=nested_flows(), seed=st.integers(0, 2**32))
+@example(flow=CALLED_BY_A_BARRIER, seed=0)
+@example(flow=A_BARRIER_THAT_IS_CALLED, seed=0)
 def test_ways_are_taken_together_where_the_graph_takes_them_together(flow: Flow, seed: int) -> None:
     """`kvp check` asks it of a text, where workflows stand in others; the graph of it laid flat."""
     block = flat_block(flow, seed)
