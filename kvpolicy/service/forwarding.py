@@ -8,6 +8,7 @@ client or upstream, ends the other side.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,8 @@ GOOD = 400  # answers below are watched
 _NOT_MADE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _DROPPED = HOP_BY_HOP | {"date", "server"}
 OURS = "x-kvp-"  # INVARIANT: what a client reads of its hints the gateway has said, and nobody behind it
-_FINAL = 200  # answers below are none: nobody asked for another protocol
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_FINAL, _LAST = 200, 599  # other answers are none: nobody asked for another protocol
 
 
 class UpstreamBroke(Exception):
@@ -110,10 +112,10 @@ class Forwarding:
             self._counts["upstream_faults"] += 1
             raise Refusal(502, "api_error", "the upstream ended the connection before it answered") from None
         engine.worked()
-        if answer.status < _FINAL:
+        if not _FINAL <= answer.status <= _LAST:
             self._counts["upstream_faults"] += 1
             answer.close()
-            raise Refusal(502, "api_error", "the upstream answered with another protocol, for which nobody asked")
+            raise Refusal(502, "api_error", f"the upstream answered {answer.status}, for which nobody asked")
         return answer
 
     async def _back(self, send: Send, answer: aiohttp.ClientResponse, passage: Passage) -> bool:
@@ -152,7 +154,10 @@ def answer_headers(answer: aiohttp.ClientResponse, told: Mapping[str, str]) -> l
     headers = [
         (name, value)
         for name, value in answer.raw_headers
-        if (key := name.decode("latin-1").lower()) not in _DROPPED and key not in named and not key.startswith(OURS)
+        if (key := name.decode("latin-1").lower()) not in _DROPPED
+        and key not in named
+        and not key.startswith(OURS)
+        and not _CONTROL.search(value)  # no two servers read those alike, and ours sends none
     ]
     headers += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in told.items()]
     return headers

@@ -65,10 +65,11 @@ def test_what_comes_before_an_answer_is_not_the_answer(data: bytes) -> None:
     assert (answer.status_code, answer.content) == (200, BODY)
 
 
-def test_an_answer_in_another_protocol_is_none() -> None:
-    answer = asked(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nraw")
+@pytest.mark.parametrize("status", [b"101 Switching Protocols", b"600 More", b"777 More", b"999 More"])
+def test_an_answer_for_which_nobody_asked_is_none(status: bytes) -> None:
+    answer = asked(whole(b"upgrade: x", b"connection: upgrade", status=status))
     assert answer.status_code == 502
-    assert "another protocol" in answer.json()["error"]["message"]
+    assert f"answered {status[:3].decode()}" in answer.json()["error"]["message"]
 
 
 def test_nobody_behind_the_gateway_speaks_for_it() -> None:
@@ -78,6 +79,12 @@ def test_nobody_behind_the_gateway_speaks_for_it() -> None:
     assert "accepted" not in answer.headers["x-kvp-decision"]
     assert not {"x-kvp-warn", "x-kvp-doctor"} & set(answer.headers)
     assert answer.headers["x-other"] == "1"
+
+
+def test_a_header_that_cannot_be_sent_on_costs_no_answer() -> None:
+    answer = asked(whole(b"x-odd: a\x01b", b"x-even: b", b"x-latin: caf\xe9"))
+    assert (answer.status_code, answer.content) == (200, BODY)
+    assert (answer.headers.get("x-odd"), answer.headers["x-even"], answer.headers["x-latin"]) == (None, "b", "café")
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,30 @@ def test_decisions_go_on_while_redis_hangs_and_when_it_is_gone(tmp_path: Path) -
         assert httpx.post(f"{one.url}/admin/policies", json=pushed, timeout=30).status_code == 200
         two = made.start()
         assert until(lambda: phase_by_plan(two, "t"), 77) == 77
+
+
+def test_an_event_that_means_many_reaches_those_of_every_replica(tmp_path: Path) -> None:
+    """Told to one of them, of owners that both serve: a few at a time, nobody left out."""
+    with replicas(tmp_path) as made:
+        one, two = made.start(), made.start()
+        messages = [{"role": "system", "content": LONG}, {"role": "user", "content": "find it"}]
+        with httpx.Client(timeout=60) as client:
+            for number in range(40):
+                said = {"x-kvp-context": f'session="s{number}", run="r"'}
+                body = {"model": "sim", "messages": messages, "max_tokens": 1}
+                at = (one, two)[number % 2].url
+                assert client.post(f"{at}/v1/chat/completions", json=body, headers=said).status_code == 200
+        for gateway in (one, two):
+            assert until(lambda gateway=gateway: len(gateway.owners()), 20) == 20
+        row = {"event": "tool_call", "run": "r", "tool": "grep"}
+        hint = httpx.post(f"{two.url}/v1/events", json=row, timeout=30).json()["hints"][0]
+        assert hint["status"] in ("accepted", "deferred") and hint["requested"] == 40
+        for gateway in (one, two):
+            phases = [("tool_pause", 20)]
+            assert until(lambda gateway=gateway: counted(gateway), phases) == phases
+
+
+def counted(gateway: Through) -> list[tuple[str, int]]:
+    """How many of its owners are in which phase."""
+    phases = [row["phase"] for row in gateway.owners()]
+    return sorted((phase, phases.count(phase)) for phase in set(phases))
