@@ -164,8 +164,8 @@ def unquote(token: Token) -> str:
 def unit_fault(place: Place, text: str, message: str) -> Diagnostic:
     """The diagnostic of a number whose unit does not exist."""
     from kvpolicy import words
-    from kvpolicy.language.misplaced import seconds
     from kvpolicy.language.spelling import nearest
+    from kvpolicy.language.two_units import seconds
 
     number = text.rstrip("_%" + "".join(map(chr, (*range(65, 91), *range(97, 123)))))
     unit = text[len(number) :].strip()

@@ -11,8 +11,8 @@ from kvpolicy import words
 from kvpolicy.faults import Diagnostic
 from kvpolicy.language import codes
 from kvpolicy.language.met import Fault, Piece, pieces
+from kvpolicy.language.two_units import TIME, seconds
 
-_TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d)")
 _WORD = re.compile(r'[A-Za-z_][A-Za-z0-9_]*|"(?:[^"\\\n]|\\.)*"')
 _RULES = frozenset({"file", "layer", "on"})  # blocks in which rules stand
 
@@ -41,20 +41,10 @@ def misplaced(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     return None
 
 
-def seconds(text: str) -> str | None:
-    """`5m30s`, `1h 30min` as one quantity, in the smaller of its units; None where it is none."""
-    found = _TIME.findall(text)
-    if len(found) < 2 or _TIME.sub("", text).strip():
-        return None
-    smallest = min((unit for _, unit in found), key=lambda unit: words.DURATION_UNITS[unit])
-    whole = sum(float(number) * words.DURATION_UNITS[unit] for number, unit in found)
-    return f"{whole / words.DURATION_UNITS[smallest]:g}{smallest}"
-
-
 def _two_times(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     """`ttl: 1h 30min`."""
     first, second = before[0], str(fault.token)
-    if not (_TIME.fullmatch(first.text) and _TIME.fullmatch(second) and fault.same_line(first.start, fault.start)):
+    if not (TIME.fullmatch(first.text) and TIME.fullmatch(second) and fault.same_line(first.start, fault.start)):
         return None
     place = fault.place(first.start, fault.start + len(second) - first.start)
     fix = f"write {seconds(f'{first.text} {second}')}"
@@ -112,7 +102,7 @@ def _within(fault: Fault, before: list[Piece]) -> Diagnostic | None:
     if token not in {"for", "within", "max", "after"} or "AT" not in fault.accepted or "LBRACE" not in fault.accepted:
         return None
     follows = pieces(fault.text, fault.start + len(token), min(len(fault.text), fault.start + 80))[:1]
-    if not follows or not _TIME.fullmatch(follows[0].text):
+    if not follows or not TIME.fullmatch(follows[0].text):
         return None
     message = "how long an interval lasts at the longest begins with `at most`"
     return codes.SYNTAX.at(fault.place(fault.start, len(token)), message, fix=f"write `at most {follows[0].text}`")
