@@ -146,12 +146,14 @@ class Tree:
         self._ranked.assign(_flat(keys, sides), None)
 
 
-def _blocks(run: Run) -> list[int]:
+def _blocks(run: Run) -> Sequence[int]:
     return _flat(run.hashes, run.ids)
 
 
-def _flat(keys: Sequence[Any], sides: Sequence[Any]) -> list[int]:
-    """Ids of a stretch of prompt in all groups."""
+def _flat(keys: Sequence[Any], sides: Sequence[Any]) -> Sequence[int]:
+    """Ids of a stretch of prompt in all groups, to be read at once."""
+    if not sides:
+        return keys
     ids = list(keys)
     for beside in sides:
         ids += beside
