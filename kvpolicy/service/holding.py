@@ -34,7 +34,7 @@ Send = Callable[[str, Said], None]
 MOST_OWNERS = 100_000
 MOST_CHAINS = 16  # of one owner
 AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
-STEP_S = 0.004  # likewise, of what is done in steps
+STEP_S = 0.002  # likewise, of what is done in steps
 REACHED_AT_ONCE = 8  # owners that an event comes to in one step
 
 

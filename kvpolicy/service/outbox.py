@@ -16,7 +16,7 @@ from typing import Any
 from kvpolicy.request import Owner
 
 MOST = 500_000  # messages that wait for one engine; then the oldest go, and are counted
-WITHIN_S = 0.004  # for what is sent in one step, while no request goes on
+WITHIN_S = 0.002  # for what is sent in one step, while no request goes on
 
 
 @dataclass(frozen=True, slots=True)
