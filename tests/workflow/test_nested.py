@@ -263,3 +263,18 @@ def test_what_leads_to_one_entry_keeps_its_group_and_its_count_is_its_own() -> N
     graph = Graph.build({"nodes": ["a", "b", {"name": "r", "workflow": inner}], "edges": ways})
     assert len(graph.ways.alternatives(graph.number["a"])) == 1
     assert {(edge.target, edge.times) for edge in graph.edges} == {("b", "n"), ("r/x", None), ("r/y", None)}
+
+
+def test_what_a_nested_workflow_says_of_its_ways_stays_and_so_do_the_joins_around_it() -> None:
+    ways = [{"from": "x", "to": "y", "group": "g"}, {"from": "x", "to": "z", "group": "g"}, ["y", "end"], ["z", "end"]]
+    inner = {"nodes": ["x", "y", "z", "end"], "edges": ways}
+    nodes, edges = ["a", {"name": "r", "workflow": inner}, "b"], [["a", "r"], ["r", "b"], ["a", "b"]]
+    graph = Graph.build({"nodes": nodes, "edges": edges, "joins": {"b": "and"}})
+    assert {edge.group for edge in graph.edges if edge.source == "r/x"} == {"r/g"}
+    assert graph.joins == {"b": "and"}
+
+
+def test_a_way_that_is_bounded_is_a_way_on_where_another_node_ends_the_workflow() -> None:
+    inner = {"nodes": ["x", "y"], "edges": [{"from": "x", "to": "y", "at_most": 2}]}
+    graph = Graph.build({"nodes": [{"name": "r", "workflow": inner}, "z"], "edges": [["r", "z"]]})
+    assert [(edge.source, edge.target) for edge in graph.edges] == [("r/y", "z"), ("r/x", "r/y")]
