@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,22 +28,25 @@ def running(command: str, *options: str, log: Path | None = None) -> Iterator[st
 
 @contextmanager
 def started(command: str, *options: str, log: Path | None = None) -> Iterator[dict[str, Any]]:
-    """The same, and all that it says when it is ready."""
-    with subprocess.Popen(
-        [PYTHON, "-m", "kvpolicy", command, "--port", "0", *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if log is None else log.open("wb"),
-        cwd=ROOT,
-    ) as process:
+    """The same, and all that it says when it is ready. log: a file for what it says besides."""
+    with (
+        tempfile.TemporaryFile() if log is None else log.open("w+b") as said,  # a pipe that nobody reads would fill
+        subprocess.Popen(
+            [PYTHON, "-m", "kvpolicy", command, "--port", "0", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            cwd=ROOT,
+        ) as process,
+    ):
         assert process.stdout is not None
         try:
             ready, _, _ = select.select([process.stdout], [], [], READY_WITHIN_S)
             line = process.stdout.readline() if ready else b""
             if not line:
                 process.kill()
-                said = process.stderr.read().decode() if process.stderr else ""
-                raise AssertionError(f"kvp {command} did not start: {said}")
+                said.seek(0)
+                raise AssertionError(f"kvp {command} did not start: {said.read().decode()}")
             told = json.loads(line)
             assert told["pid"] == process.pid
             yield told
