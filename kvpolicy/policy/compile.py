@@ -69,7 +69,7 @@ def _compile(files: syntax.FileSet) -> Policy:
         quotas=tuple(quotas),
         intervals=tuple(pool.intervals.values()),
         workflows=flows.workflows,
-        order=Order(layers),
+        order=Order(layers, rules),
         files=files,
         lets=lets,
     )

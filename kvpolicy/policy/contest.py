@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,10 +18,13 @@ from kvpolicy.policy.order import Order
 class Contest:
     """The candidates for one property, each after all that beat it, without those that cannot come to decide.
 
-    sure: the winners where no guard has a say, else ().
+    bits: a number with one bit for each; beaten: those that beat each, as bits. sure: the winners where no guard has a
+    say, else ().
     """
 
     rules: tuple[Rule, ...]
+    bits: tuple[int, ...]
+    beaten: tuple[int, ...]
     sure: tuple[Rule, ...]
 
 
@@ -60,36 +63,48 @@ STATELESS = Guards(cast("Subject", None), cast("State", None))  # for what reads
 
 def contest(rules: Iterable[Rule], order: Order) -> Contest:
     """Put candidates in order: winners first, names where nothing else orders them."""
-    left = sorted(rules, key=lambda r: (r.name, r.place))
-    beaters = {id(r): sum(1 for o in left if o is not r and order.beats(o, r)) for r in left}
-    ranked: list[Rule] = []
+    by_name = sorted(rules, key=lambda r: (r.name, r.place))
+    left = list(zip(by_name, *order.among(by_name), strict=True))
+    here = sum(bit for _, bit, _ in left)
+    ranked: list[tuple[Rule, int, int]] = []
     while left:
-        free = [r for r in left if beaters[id(r)] == 0] or left[:1]  # a cycle: `check` has refused the policy
-        for rule in free:
-            left.remove(rule)
-            for other in left:
-                if order.beats(rule, other):
-                    beaters[id(other)] -= 1
+        free = [row for row in left if not row[2] & here] or left[:1]  # a cycle: `check` has refused the policy
+        here &= ~sum(bit for _, bit, _ in free)
+        left = [row for row in left if row[1] & here]
         ranked += free
-    for i, rule in enumerate(ranked):
-        if rule.guard is None and all(order.beats(rule, o) for o in ranked[i + 1 :]):
-            ranked = ranked[: i + 1]
-            break
-    sure = order.unbeaten(ranked) if all(r.guard is None for r in ranked) else ()
-    return Contest(tuple(ranked), sure)
+    ranked = ranked[: _last(ranked)]
+    found = [rule for rule, _, _ in ranked]
+    here = sum(bit for _, bit, _ in ranked)
+    guarded = any(rule.guard is not None for rule in found)
+    sure = () if guarded else tuple(rule for rule, _, beaten in ranked if not beaten & here)
+    return Contest(tuple(found), tuple(bit for _, bit, _ in ranked), tuple(beaten for _, _, beaten in ranked), sure)
 
 
-def winners(found: Contest, guards: Guards, order: Order) -> tuple[Rule, ...]:
+def _last(ranked: Sequence[tuple[Rule, int, int]]) -> int:
+    """How many can come to decide: up to the first without a guard that beats all behind it."""
+    last, beaten_by = len(ranked), -1  # by whom all behind are beaten
+    for at in range(len(ranked) - 1, -1, -1):
+        rule, bit, beaten = ranked[at]
+        if rule.guard is None and beaten_by & bit:
+            last = at + 1
+        beaten_by &= beaten
+    return last
+
+
+def winners(found: Contest, guards: Guards) -> tuple[Rule, ...]:
     """The unbeaten candidates. A guard is asked only where the outcome can depend on it."""
     if found.sure:
         return found.sure
     standing: list[Rule] = []
-    beaten: list[Rule] = []
-    for rule in found.rules:
-        if (standing and any(order.beats(w, rule) for w in standing)) or (
-            beaten and any(order.beats(b, rule) and guards.hold(b.guard) for b in beaten)
+    lost: list[tuple[Rule, int]] = []
+    stand = fallen = 0
+    for rule, bit, beaten in zip(found.rules, found.bits, found.beaten, strict=True):
+        if beaten & stand or (
+            beaten & fallen and any(beaten & other and guards.hold(loser.guard) for loser, other in lost)
         ):
-            beaten.append(rule)
+            lost.append((rule, bit))
+            fallen |= bit
         elif guards.hold(rule.guard):
             standing.append(rule)
+            stand |= bit
     return tuple(standing)

@@ -98,7 +98,7 @@ class Reach:
         for name, candidates in contests.items():
             if (graced and name not in GRACED) or (only is not None and name != only):
                 continue
-            won = candidates.sure or winners(candidates, guards, self.order)
+            won = candidates.sure or winners(candidates, guards)
             if not won:
                 continue
             verdict = self._verdict(name, won, openings, guards)

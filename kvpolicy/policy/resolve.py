@@ -115,7 +115,7 @@ class Menu(Reach):
             return found
         decided = self.decide(table.contests, openings, guards)
         if answers not in table.outcomes:
-            won = {n: winners(c, guards, self.order) for n, c in table.contests.items()}
+            won = {n: winners(c, guards) for n, c in table.contests.items()}
             single = all(len(rules) < 2 for rules in won.values())  # among several the times choose whose name it is
             table.outcomes[answers] = (
                 None

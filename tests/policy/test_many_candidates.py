@@ -1,0 +1,85 @@
+"""Who decides among many rules that may all stand: as pair by pair, without comparing every pair."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvpolicy.policy import order
+from kvpolicy.policy.compile import compile
+from kvpolicy.policy.model import Subject
+from kvpolicy.request import Owner
+from kvpolicy.workflow.state import RunState
+from tests.policy.reference import Reference
+from tests.policy.strategies import file_set, policies, subjects, worlds
+from tests.policy.test_reference import compare, sound
+
+
+@settings(max_examples=60, deadline=None)
+@given(policies(), st.lists(subjects(), min_size=1, max_size=3), worlds())
+def test_all_at_once_the_same_win(lines, spans, world):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "_FEW", -1)
+        files = file_set(lines)
+        policy, reference = compile(files), Reference(files)
+        sound(policy)
+        for subject in spans:
+            compare(policy, reference, subject, world)
+
+
+@settings(max_examples=60, deadline=None)
+@given(policies(), subjects())
+def test_each_is_beaten_by_those_that_beat_it_as_a_pair(lines, subject):
+    policy = compile(file_set(lines))
+    rules = [rule for rule in policy.rules if rule.matches_span(subject.kind, subject.attributes)]
+    pairs = policy.order.among(rules)[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "_FEW", -1)
+        numbers, beaten = policy.order.among(rules)
+    places = [1 << at for at in range(len(rules))]
+    for by, by_pairs in zip(beaten, pairs, strict=True):
+        assert [bool(by & number) for number in numbers] == [bool(by_pairs & place) for place in places]
+
+
+RULES = {
+    "guards of their own": "r{i}: turn when idle() > {i}s {{ priority: 7 }}",
+    "each over the one before": "r{i}: turn{over} when idle() > {i}s {{ priority: {p} }}",
+    "bounds within bounds": "r{i}: turn[depth > {i}] {{ priority: {p} }}",
+    "two conditions each": "r{i}: turn when idle() > {i}s and turns_ago() > 1 {{ priority: 7 }}",
+}
+FIRST, AGAIN = (
+    2500,
+    60,
+)  # calls of functions a rule: of the first answer, in which the rules are put in order, and later
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_rule_more_costs_the_same_however_many_there_are(kind: str) -> None:
+    """The library's functions among them. Compared pair by pair 800 rules are ten thousand and more a rule."""
+    for count in (100, 800):
+        lines = [RULES[kind].format(i=i, p=i % 101, over=f" over r{i - 1}" if i else "") for i in range(count)]
+        policy = compile(file_set(lines))
+        subject = Subject("turn", {"depth": 10_000}, Owner("t", "s"))
+        state = RunState(policy.intervals)
+        for most in (FIRST, AGAIN):
+            assert calls_of(lambda: policy.resolve(subject, state)) <= most * count  # noqa: B023
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    calls = 0
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return calls
