@@ -109,7 +109,8 @@ def test_emacs(tmp_path: Path) -> None:
     assert told["hover"].startswith("`turn`")
 
 
-def test_helix_starts_the_server() -> None:
+def test_helix_is_told_how_to_start_the_server() -> None:
+    """Helix itself is not run: its configuration is read."""
     said = tomllib.loads(_set_up("helix"))
     (language,) = said["language"]
     assert language["language-servers"] == ["kvp"] and language["file-types"] == ["kvp"]
