@@ -73,17 +73,14 @@ def test_a_store_told_again_is_one_more_copy_unless_the_engine_tells_blocks_anew
     again = (stored("a"), stored("a"), KvEvent(BATCH, parts=(stored("a"), stored("b", medium="moon"))))
     assert [held(*again).count(block) for block in "abc"] == [3, 1, 0]
     assert held(*again, reannounces=True).count("a") == 1
+    gone = (KvEvent(REMOVED, ("a", "nobody")), KvEvent(REMOVED, ("a",), medium="cpu"))  # only the first is there
+    assert held(*again, *gone).count("a") == 2
 
 
 def test_media_that_nobody_knows_stand_last_by_name() -> None:
-    media = ("moon", "remote", "attic", "cpu", "gpu")
-    assert held(*(stored("a", medium=medium) for medium in media)).tiers("a") == [
-        "gpu",
-        "cpu",
-        "remote",
-        "attic",
-        "moon",
-    ]
+    media = ("moon", "remote", "attic", "disk", "cpu", "gpu")
+    found = held(*(stored("a", medium=medium) for medium in media))
+    assert found.tiers("a") == ["gpu", "cpu", "disk", "remote", "attic", "moon"]
 
 
 def test_a_block_is_there_when_every_group_that_is_named_has_it() -> None:
