@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner
 from kvpolicy.service.answers import AnswerReader
 from kvpolicy.service.aside import is_long_body, run
@@ -21,7 +22,7 @@ from kvpolicy.service.deciding import DEFERRED, IGNORED, PLACES, UNREAD, Decidin
 from kvpolicy.service.exchange import DONE, Exchange
 from kvpolicy.service.isolation import SALT_FIELD, digest_key, unique
 from kvpolicy.service.meaning import dialects
-from kvpolicy.service.meaning.annotations import merged
+from kvpolicy.service.meaning.annotations import TOO_MANY, merged
 from kvpolicy.service.meaning.body_field import from_body
 from kvpolicy.service.meaning.following import following
 from kvpolicy.service.meaning.headers import from_headers
@@ -90,9 +91,13 @@ class Decisions(Deciding):
         owner = seen.arrived.owner
         reached = [owner]
         for event in seen.said.events:
-            reached += self._noted(Event(now, event.name, event.attributes), seen)
+            told, of = self._addressed(Event(now, event.name, event.attributes), seen)
+            if of is None and self.state.must_wait(told):
+                self._warn(exchange, TOO_MANY)
+            else:
+                reached += self._noted(told, of)
         if seen.arrived.compacted and not any(e.name == "compact" for e in seen.said.events):
-            reached += self._noted(Event(now, "compact", {}), seen)
+            reached += self._noted(*self._addressed(Event(now, "compact", {}), seen))
         seen.request = self._request(exchange, seen, None)
         arrived = seen.arrived
         results = arrived.results if arrived.side else (arrived.results or None)
@@ -106,7 +111,14 @@ class Decisions(Deciding):
 
     async def happened(self, event: Event) -> Happened | None:
         """An event of those whom its fields address. None where what it reached is not known yet: it takes effect when
-        the store has it. Of one that means many, what it has reached within `ANSWER_S`."""
+        the store has it. Of one that means many, what it has reached within `ANSWER_S`. Raises InputFault where so many
+        such are on their way that this one cannot begin."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                while self.state.must_wait(event):
+                    await asyncio.sleep(LOOK_S)
+        if self.state.must_wait(event):
+            raise InputFault("too many events that mean many are on their way; tell of it again when they have come")
         self.holding.replan(self.state.advance(event.at), event.at)  # what time brought about is no work of the event
         reached = await self.telling.observe(event, None)
         rest = self.telling.rest
@@ -128,10 +140,9 @@ class Decisions(Deciding):
     def _hearing(self, urls: Iterable[str]) -> int:
         return sum(self.heard(url) == OPEN for url in urls)
 
-    def _noted(self, event: Event, seen: Seen) -> tuple[Owner, ...]:
+    def _noted(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
         """An event that came with a request. Returns whose plans are to be read again; where the store has not said
         yet, that is done when it does."""
-        event, owner = self._addressed(event, seen)
         reached = self.telling.note(event, owner)
         self.holding.heard(event, reached)
         self.counts["events"] += 1

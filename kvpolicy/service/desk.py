@@ -187,9 +187,9 @@ class Desk:
             if not isinstance(row, Mapping):
                 raise InputFault("an event must be an object")
             event = event_from_row({**row, "tenant": tenant.name, "at": decisions.clock()})
+            told = await decisions.happened(event)
         except InputFault as fault:
             return {"status": "rejected", "requested": 0, "granted": 0, "reason": str(fault)}
-        told = await decisions.happened(event)
         if told is None:
             return {"status": "deferred", "requested": 0, "granted": 0, "reason": "the store has not answered yet"}
         if not told.could:

@@ -45,10 +45,18 @@ class Reaching(Moment):
         """How many pauses are looked at in one step: that is less work than to move their owners."""
         return None if self.at_once is None else PAUSES * self.at_once
 
+    def must_wait(self, event: Event) -> bool:
+        """Whether an event means many, and so many such of its tenant are on their way that it should not begin yet.
+        `observe` takes it all the same."""
+        if self.at_once is None or not self._spreading.is_crowded(event.attributes.get("tenant")):
+            return False
+        could = self._owners.could_be_addressed(event, fixed=True)
+        return could is None or len(could) > self.at_once
+
     def go_on(self) -> bool:
-        """Let the oldest event that is on its way reach the next `at_once` owners. Returns whether more are left."""
+        """Let an event that is on its way reach the next `at_once` owners. Returns whether more are left."""
         if self._spreading:
-            spread = self._spreading.begun[0]
+            spread = self._spreading.next()
             lives = spread.following(self.at_once or spread.could)
             self._told(spread, [life.owner for life in lives if self._meets(life, spread)])
             self._end_spreads()
@@ -67,8 +75,6 @@ class Reaching(Moment):
         return None
 
     def _begin(self, spread: Spread) -> Spread:
-        while self._spreading.is_full:
-            self.go_on()
         self._spreading.begun.append(spread)
         self.reached(spread.event, ())
         return spread

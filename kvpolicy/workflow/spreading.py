@@ -17,7 +17,7 @@ from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.life import Life
 from kvpolicy.workflow.run_keys import RunKey
 
-MOST = 8  # on their way at once; of more, the oldest is ended before another begins
+MOST = 4  # of one tenant on their way at once; whoever asks for more is told to wait
 
 
 class Spread:
@@ -34,6 +34,11 @@ class Spread:
         self.could = len(self._order)
         self.reached = 0
         self.runs: set[RunKey] = set()
+
+    @property
+    def tenant(self) -> object:
+        """Whose owners they are; None where nobody says so."""
+        return self.event.attributes.get("tenant")
 
     @property
     def is_over(self) -> bool:
@@ -63,14 +68,24 @@ class Spreading:
 
     def __init__(self) -> None:
         self.begun: deque[Spread] = deque()
+        self._last: set[object] = set()  # tenants who have had their turn in this round
 
     def __bool__(self) -> bool:
         return bool(self.begun)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether one has to end before another may begin."""
-        return len(self.begun) >= MOST
+    def is_crowded(self, tenant: object) -> bool:
+        """Whether one of a tenant's has to end before another may begin."""
+        return len(self.begun) >= MOST and sum(each.tenant == tenant for each in self.begun) >= MOST
+
+    def next(self) -> Spread:
+        """Whose turn it is: tenants take turns, and each has its own in the order in which they happened."""
+        last = self._last
+        others = next((each for each in self.begun if each.tenant not in last), None)
+        if others is None:
+            last.clear()
+            others = self.begun[0]
+        last.add(others.tenant)
+        return others
 
     def of(self, life: Life) -> list[Spread]:
         """Those whose turn of this owner is still to come, in their order; it is now."""

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from kvpolicy.request import Owner, Request
+from kvpolicy.service.desk import Desk
 from kvpolicy.service.holding import REACHED_AT_ONCE
 from kvpolicy.service.outbox import Outbox, Said
 from kvpolicy.service.telling import Together
@@ -18,6 +19,7 @@ from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.store.memory import MemoryStore
 from kvpolicy.store.replica import answer_record, event_record, request_record
 from kvpolicy.workflow.events import Event
+from kvpolicy.workflow.spreading import MOST
 from kvpolicy.workflow.state import RunState
 from tests.service.test_caps import TOKENS, exchange, made
 from tests.service.through import Through, until
@@ -76,6 +78,29 @@ def test_whose_turn_has_not_come_is_told_in_its_own_order() -> None:
     assert decisions.state.phase(Owner("t", "s40")) == "running"
     assert decisions.state.phase(Owner("t", "s41")) == "ended"
     assert owners(told, "session_end").count("s40") == 1
+
+
+def test_of_many_that_mean_many_some_wait_and_that_is_said() -> None:
+    """No request brings about more than a few: begun ones are gone on with between requests, never within one."""
+    decisions, told = held()
+    said = {"kvp": {"session": "new", "events": [{"event": "tool_call", "session": "s1", "tool": "t"}]}}
+    far = [{"event": "tool_call", "agent": None, "tool": f"t{n}"} for n in range(MOST + 2)]
+    asked = exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"session": "x", "events": far}}, name="far")
+    asyncio.run(decisions.enter(asked))
+    assert "TOO_MANY_EVENTS" in asked.answer_headers["x-kvp-warn"]
+    assert owners(told, "tool_call") == []
+    hint = asyncio.run(Desk(decisions, None).event(Tenant("t"), {"event": "tool_result", "agent": None}))  # type: ignore[arg-type]
+    assert hint["status"] == "rejected"
+    assert "on their way" in hint["reason"]
+    other = asyncio.run(Desk(decisions, None).event(Tenant("u"), {"event": "tool_result"}))  # type: ignore[arg-type]
+    assert other["status"] == "ignored"
+    near = exchange(Tenant("t"), {"prompt": TOKENS, **said}, name="near")  # one that means few need not wait
+    asyncio.run(decisions.enter(near))
+    assert "TOO_MANY" not in near.answer_headers.get("x-kvp-warn", "")
+    assert owners(told, "tool_call") == ["s1"] * (MOST + 1)
+    while decisions.state.go_on():
+        pass
+    assert owners(told, "tool_call").count("s2") == MOST
 
 
 def test_time_brings_about_a_few_at_a_time_too() -> None:

@@ -155,3 +155,19 @@ def test_one_that_turns_out_to_mean_nobody_waits_for_its_owner() -> None:
     both.do(("event", "tool_call", {**late, "session": "s0", "run": "r0", "agent": "a"}))
     both.end()
     assert seen(both.parts, OWNERS[0]) == seen(both.whole, OWNERS[0])
+
+
+def test_tenants_take_turns() -> None:
+    state = RunState(INTERVALS)
+    state.at_once = 2
+    met: list[str] = []
+    state.reached = lambda event, owners: met.extend(owner.tenant for owner in owners)
+    for tenant, count in (("big", 20), ("small", 4)):
+        for number in range(count):
+            state.arrive(Request(f"{tenant}{number}", Owner(tenant, f"s{number}"), 64, 16), 1.0)
+    for tenant in ("big", "big", "small"):
+        state.observe(Event(2.0, "tool_call", {"tenant": tenant, "tool": "grep"}))
+    while state.go_on():
+        pass
+    assert met[:8] == ["big", "big", "small", "small"] * 2
+    assert (met.count("big"), met.count("small")) == (40, 4)
