@@ -17,6 +17,13 @@ from kvpolicy.simulate.trace import END_TURN, TOOL_USE, Answer, Call
 
 SIZE = 16
 MODEL = EngineModel("small", 0.02, 1e-4, 1e9, "a test", chunk=128, seqs=8)
+# Of these every time that comes about is a multiple of 2**-13 s, so sums of them are exact in whatever order they are
+# made; in the others it often happens that a call comes in the very instant in which a step ends.
+EXACT = [
+    EngineModel("a token takes time", 2**-6, 2**-13, 2**30, "a test", chunk=128, seqs=8),
+    EngineModel("a step takes time", 2**-6, 0.0, 2**30, "a test", chunk=128, seqs=8),
+    EngineModel("a step takes as long as its tokens", 0.0, 2**-6, 2**30, "a test", chunk=128, seqs=4),
+]
 
 
 def turn(
@@ -41,19 +48,28 @@ def turn(
     return Call(request, names, at, answer, pause=pause, **more)
 
 
-def sessions(seed: int, count: int = 12, turns: int = 6, per_s: float = 0.5) -> list[Call]:
-    """Agents whose prompts grow by what they wrote and what tools returned. The same seed gives the same calls."""
+def sessions(
+    seed: int,
+    count: int = 12,
+    turns: int = 6,
+    per_s: float = 0.5,
+    pauses: tuple[float, ...] = (0.0, 0.3, 2.0, 15.0),
+    grid: float | None = None,
+) -> list[Call]:
+    """Agents whose prompts grow by what they wrote and what tools returned. The same seed gives the same calls. grid:
+    sessions begin at multiples of so many seconds."""
     draw = random.Random(seed)
     calls, at = [], 0.0
     for number in range(count):
-        at += draw.expovariate(per_s)
+        after = draw.expovariate(per_s)
+        at += after if grid is None else round(after / grid) * grid
         tokens, pause = draw.randint(40, 400), None
         for index in range(draw.randint(1, turns)):
             output = draw.randint(1, 60)
             tool = draw.choice(("grep", "pytest", None))
             calls.append(turn(f"s{number}", tokens, output, at, pause, tool=tool, name=f"s{number}t{index}"))
             tokens += output + draw.randint(1, 200)
-            pause = draw.choice((0.0, 0.3, 2.0, 15.0))
+            pause = draw.choice(pauses)
     return sorted(calls, key=lambda call: call.at)
 
 
