@@ -221,8 +221,10 @@ def _way(edge: GraphEdge) -> str:
 
 def _bound(graph: Graph, loop: tuple[str, ...]) -> str:
     """How often a loop can be taken, where that is stated."""
-    ways = set(zip(loop, (*loop[1:], loop[0]), strict=True))
-    bounds = [edge.at_most for edge in graph.edges if (edge.source, edge.target) in ways and edge.at_most is not None]
+    bounds = []
+    for name, following in zip(loop, (*loop[1:], loop[0]), strict=True):
+        edges = (graph.edges[e] for e in graph.out_of[graph.number[name]])
+        bounds += [edge.at_most for edge in edges if edge.target == following and edge.at_most is not None]
     return f", at most {min(bounds)} times" if bounds else ""
 
 
@@ -232,9 +234,10 @@ def _as_text(graph: Graph, steps: dict[str, float], ranks: dict[str, int], chanc
     width = max((len(name) for name in (*graph.nodes, _NODE)), default=0)
     head = f"  {_NODE:<{width}}  steps" + ("  rank" if ranks else "") + "  reuse"
     lines = [f"workflow {graph.name}", head]
-    for name, role in graph.nodes.items():
-        into = ", ".join(_way(edge) for edge in graph.edges if edge.target == name and not edge.calls)
-        callers = ", ".join(edge.source for edge in graph.edges if edge.target == name and edge.calls)
+    for index, (name, role) in enumerate(graph.nodes.items()):
+        edges = [graph.edges[e] for e in graph.into[index]]
+        into = ", ".join(_way(edge) for edge in edges if not edge.calls)
+        callers = ", ".join(edge.source for edge in edges if edge.calls)
         waits = " all of" if graph.joins.get(name) == "and" else ""
         after = (f"  after{waits} {into}" if into else "") + (f"  called by {callers}" if callers else "")
         rank = f"  {ranks.get(name, '-')!s:>4}" if ranks else ""

@@ -15,6 +15,7 @@ from kvpolicy.workflow.graph_wiring import Wiring
 
 _NOISE = 1e-9
 _MOST = 6  # shares that a message names
+_MOST_LOOKS = 500_000  # at edges and nodes, while loops are looked for: a graph that is all loops has a loop an edge
 
 
 def check(graph: Wiring) -> tuple[Diagnostic, ...]:
@@ -41,10 +42,15 @@ def check(graph: Wiring) -> tuple[Diagnostic, ...]:
 
 
 def loops(graph: Wiring) -> tuple[tuple[str, ...], ...]:
-    """For every edge that closes a loop, the nodes of a shortest way round, from the node it leads back to."""
+    """For every edge that closes a loop, the nodes of a shortest way round, from the node it leads back to; as far as
+    `_MOST_LOOKS` goes."""
     found: dict[frozenset[str], tuple[str, ...]] = {}
+    left = _MOST_LOOKS
     for edge in _closing_edges(graph):
-        way = _shortest(graph, graph.targets[edge], graph.sources[edge])
+        way, looks = _shortest(graph, graph.targets[edge], graph.sources[edge], left)
+        left -= looks
+        if left < 0:
+            break
         if way:
             names = tuple(graph.names[index] for index in way)
             found.setdefault(frozenset(names), names)
@@ -127,34 +133,38 @@ def _closing_edges(graph: Wiring) -> list[int]:
     return [*declared, *sorted(back)]
 
 
-def _shortest(graph: Wiring, source: int, target: int) -> list[int]:
-    """Nodes of a shortest way from `source` to `target`, both included; [] where there is none."""
+def _shortest(graph: Wiring, source: int, target: int, most: int) -> tuple[list[int], int]:
+    """Nodes of a shortest way from `source` to `target`, both included, [] where there is none; and how many edges were
+    looked at, a little more than `most` where that was not enough."""
     before: dict[int, int | None] = {source: None}
     queue = deque([source])
-    while queue and target not in before:
+    looks = 1
+    while queue and target not in before and looks <= most:
         index = queue.popleft()
+        looks += len(graph.out_of[index])
         for e in graph.out_of[index]:
             following = graph.targets[e]
             if following not in before:
                 before[following] = index
                 queue.append(following)
     if target not in before:
-        return []
+        return [], looks
     way: list[int] = []
     step: int | None = target
     while step is not None:
         way.append(step)
         step = before[step]
-    return way[::-1]
+    return way[::-1], looks + len(way)
 
 
 def _in_running_order(graph: Wiring, members: list[int]) -> list[int]:
     """Members of a loop breadth first from the one declared first."""
-    inside, order, queue = set(members), [min(members)], deque([min(members)])
+    left, order, queue = set(members) - {min(members)}, [min(members)], deque([min(members)])
     while queue:
         for e in graph.out_of[queue.popleft()]:
             target = graph.targets[e]
-            if target in inside and target not in order:
+            if target in left:
+                left.discard(target)
                 order.append(target)
                 queue.append(target)
     return order

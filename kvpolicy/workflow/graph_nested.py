@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from kvpolicy.faults import InputFault
 from kvpolicy.workflow.graph_edge import AND, BARRIER, OR, GraphEdge
 from kvpolicy.workflow.graph_wiring import NESTED, Wiring
+
+MOST_EDGES = 50_000  # what leads to a workflow leads to all its first nodes, so that a short text can mean millions
 
 
 def flatten(
@@ -20,7 +23,7 @@ def flatten(
     nested: Mapping[str, tuple[Wiring, str]],
 ) -> tuple[dict[str, str], list[GraphEdge], dict[str, str]]:
     """Nodes, edges and joins of one graph. nested: by node, its workflow, and whether it is over with the first of its
-    ends ("or") or with all of them ("and")."""
+    ends ("or") or with all of them ("and"). Raises InputFault where that makes more than `MOST_EDGES`."""
     given = list(edges)
     flat_nodes: dict[str, str] = {}
     flat_joins = {node: join for node, join in joins.items() if node not in nested}
@@ -45,6 +48,12 @@ def flatten(
             flat_nodes[node] = BARRIER
             flat_joins[node] = AND if ends == AND else OR
             inner += (GraphEdge(name, node, times) for name in last)
+    ways = sum(len(begins.get(edge.target, ("",))) for edge in given)  # each leads to all first nodes of a workflow
+    if ways + len(inner) > MOST_EDGES:
+        raise InputFault(
+            f"laid out flat, with the workflows in it, a workflow has {ways + len(inner):,} edges, and {MOST_EDGES:,} "
+            "at most are taken; let one node begin what many lead to"
+        )
     outer = [new for edge in given for new in _between(edge, begins, end)]
     return flat_nodes, [*outer, *inner], flat_joins
 
