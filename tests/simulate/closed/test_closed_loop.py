@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import isclose
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvpolicy.simulate.closed.continuum import ContinuumReleased
@@ -35,6 +35,7 @@ ORDERS = {**QUEUES, "continuum-released": ContinuumReleased}
     policy=st.booleans(),
     cpu=st.sampled_from([0, 0, 100]),
 )
+@example(seed=80, blocks=80, order="continuum-released", policy=False, cpu=100)
 def test_littles_law_and_conservation(seed: int, blocks: int, order: str, policy: bool, cpu: int) -> None:
     calls = sessions(seed)
     hold = HOLDS() if policy and order != "continuum-released" else None
@@ -65,9 +66,11 @@ def test_littles_law_and_conservation(seed: int, blocks: int, order: str, policy
         assert tally.prompt_tokens == sum(call.request.tokens for call in calls)
         assert tally.output_tokens == sum(call.answer.output_tokens for call in calls)
         assert len(tally.session_s) == len({call.request.owner.session for call in calls})
-    # Every token is computed once, was found, or is computed again after a preemption.
+    # Every token is computed once, was found, or is computed again after a preemption. A known limit of the frozen
+    # model (docs/bench.md): the first chunk of a request whose hits are still on their way up is not counted.
     once = tally.prompt_tokens - tally.cached_tokens + tally.output_tokens - tally.requests
-    assert once <= tally.computed_tokens <= once + tally.preempted_tokens + tally.preemptions * MODEL.chunk
+    least = once - tally.late_prefetches * MODEL.chunk
+    assert least <= tally.computed_tokens <= once + tally.preempted_tokens + tally.preemptions * MODEL.chunk
     assert tally.busy_s <= tally.makespan_s + 1e-6
 
 
