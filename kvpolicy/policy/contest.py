@@ -12,6 +12,7 @@ from typing import cast
 from kvpolicy.policy.compiled import Guard, Rule
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.order import Order
+from kvpolicy.policy.rivals import beaters
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ STATELESS = Guards(cast("Subject", None), cast("State", None))  # for what reads
 def contest(rules: Iterable[Rule], order: Order) -> Contest:
     """Put candidates in order: winners first, names where nothing else orders them."""
     by_name = sorted(rules, key=lambda r: (r.name, r.place))
-    left = list(zip(by_name, *order.among(by_name), strict=True))
+    left = list(zip(by_name, *beaters(by_name, order), strict=True))
     here = sum(bit for _, bit, _ in left)
     ranked: list[tuple[Rule, int, int]] = []
     while left:

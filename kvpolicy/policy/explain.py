@@ -19,6 +19,7 @@ from kvpolicy.policy.grace import CLOSED, GRACE, OPEN, standing
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.passed import remarks
 from kvpolicy.policy.policy import Policy
+from kvpolicy.policy.rivals import unbeaten
 from kvpolicy.policy.show import value_json, value_text
 
 _BECAUSE = {
@@ -141,10 +142,10 @@ def _silent(rule: Rule, guards: Guards, without: int) -> str | None:
 def _decide(
     policy: Policy, name: str, verdict: Verdict | None, candidates: list[Rule], silent: list[tuple[Rule, str]]
 ) -> Decided:
-    unbeaten = policy.order.unbeaten(candidates)
+    first = unbeaten(candidates, policy.order)
     winner = next((r for r in candidates if verdict is not None and r.name == verdict.rule), None)
     if winner is None and verdict is None:
-        winner = next((r for r in unbeaten if r.values[name].run is not None), None)
+        winner = next((r for r in first if r.values[name].run is not None), None)
     beaten = []
     for rule in candidates:
         if rule is winner:
@@ -156,7 +157,7 @@ def _decide(
     place = winner.place if winner is not None else None
     if winner is None and verdict is not None:
         place = next((c.place for c in policy.clamps if c.name == verdict.limited_by), None)
-    return Decided(name, verdict, winner, place, unbeaten, tuple(beaten), tuple(silent))
+    return Decided(name, verdict, winner, place, first, tuple(beaten), tuple(silent))
 
 
 def _sentences(found: Decided, subject: Subject, state: State, whys: dict[int, str]) -> list[str]:

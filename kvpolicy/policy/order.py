@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from kvpolicy.policy.analysis.index import Index
 
 OVER, LAYER, NARROWER = "over", "layer", "narrower"
-_FEW = 40  # candidates that are compared pair by pair
 
 
 class Order:
-    """The precedence of one policy's rules, each pair worked out once. rules: all of them."""
+    """The precedence of one policy's rules, each pair worked out once. rules: all of them. index: where `rivals` had
+    to compare many at once, what it made for that."""
 
     def __init__(self, layers: LayerOrder, rules: Sequence[Rule] = ()) -> None:
         self.layers = layers
-        self._rules = rules
-        self._index: Index | None = None
+        self.rules = rules
+        self.index: Index | None = None
         self._reasons: dict[tuple[int, int], str | None] = {}
         self._implied: dict[tuple[int, int], bool] = {}
 
@@ -62,34 +62,10 @@ class Order:
             known = self._implied[key] = implies(one, other)
         return known
 
-    def among(self, rules: Sequence[Rule]) -> tuple[list[int], list[int]]:
-        """Of rules that are candidates for one span: a number with one bit for each, and as bits those of them that
-        beat it."""
-        if len(rules) <= _FEW or len(rules) > len(self._rules):
-            bits = [1 << at for at in range(len(rules))]
-            return bits, [
-                sum(
-                    bit for other, bit in zip(rules, bits, strict=True) if other is not rule and self.beats(other, rule)
-                )
-                for rule in rules
-            ]
-        index = self._indexed()
-        numbers = [index.number[id(rule)] for rule in rules]
-        here = index.bits(rules)
-        return [1 << at for at in numbers], [(index.overruling(at) | index.narrower(at)) & here for at in numbers]
-
-    def _indexed(self) -> Index:
-        if self._index is None:
-            from kvpolicy.policy.analysis.index import Index  # few policies are so large; it reads this module
-
-            self._index = Index(self._rules, self)
-        return self._index
-
     def unbeaten(self, rules: Iterable[Rule]) -> tuple[Rule, ...]:
-        """Those of some candidates for one span that no other of them beats."""
+        """Those of some candidates that no other of them beats."""
         candidates = tuple(rules)
-        beaten = self.among(candidates)[1]
-        return tuple(rule for rule, by in zip(candidates, beaten, strict=True) if not by)
+        return tuple(r for r in candidates if not any(self.beats(o, r) for o in candidates if o is not r))
 
     def cycle(self, rules: Iterable[Rule]) -> tuple[Rule, ...]:
         """A round of rules each of which beats the next and the last the first, or () where there is none.

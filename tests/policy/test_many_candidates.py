@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvpolicy.policy import order
+from kvpolicy.policy import rivals
 from kvpolicy.policy.compile import compile
 from kvpolicy.policy.model import Subject
 from kvpolicy.request import Owner
@@ -24,7 +24,7 @@ from tests.policy.test_reference import compare, sound
 @given(policies(), st.lists(subjects(), min_size=1, max_size=3), worlds())
 def test_all_at_once_the_same_win(lines, spans, world):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "_FEW", -1)
+        patch.setattr(rivals, "_FEW", -1)
         files = file_set(lines)
         policy, reference = compile(files), Reference(files)
         sound(policy)
@@ -37,12 +37,12 @@ def test_all_at_once_the_same_win(lines, spans, world):
 def test_each_is_beaten_by_those_that_beat_it_as_a_pair(lines, subject):
     policy = compile(file_set(lines))
     rules = [rule for rule in policy.rules if rule.matches_span(subject.kind, subject.attributes)]
-    pairs = policy.order.among(rules)[1]
+    pairs = rivals.beaters(rules, policy.order)[1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "_FEW", -1)
-        numbers, beaten = policy.order.among(rules)
+        patch.setattr(rivals, "_FEW", -1)
+        numbers, losing = rivals.beaters(rules, policy.order)
     places = [1 << at for at in range(len(rules))]
-    for by, by_pairs in zip(beaten, pairs, strict=True):
+    for by, by_pairs in zip(losing, pairs, strict=True):
         assert [bool(by & number) for number in numbers] == [bool(by_pairs & place) for place in places]
 
 
