@@ -160,7 +160,7 @@ def test_a_stream_passes_byte_for_byte(steered: Server, tmp_path: Path) -> None:
             with urllib.request.urlopen(request, timeout=120) as answer:
                 got = answer.read()
             sent = [each for kept in relay.answers for each in bodies(kept) if each.startswith((b"data:", b"event:"))]
-            assert got.count(b"data:") > 5 and got == sent[-1]
+            assert got.count(b"data:") > 5 and sent.count(got) == 1  # over whichever connection it came
 
 
 def test_answers_are_the_same_token_for_token(steered: Server, tmp_path: Path) -> None:
