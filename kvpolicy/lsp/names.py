@@ -104,16 +104,18 @@ def uses(
 
 
 def views(project: Project, beside: Part, words: re.Pattern[str]) -> Iterator[View]:
-    """The view of every policy that holds one of the words."""
+    """The view of every policy that holds one of the words; not of a file of which nothing can be read."""
     texts = project.documents.texts()
     for path in project.files(beside.path):
         text = texts.get(identity_of(path)) or text_of(path)
         if text is None or not words.search(text):
             continue
         try:
-            yield project.view(path)
+            view = project.view(path)
         except InputFault:
             continue
+        if view.parts:
+            yield view
 
 
 # --- one kind of name after the other ---------------------------------------------------------------------
