@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from tests.engines.vllm.live.serving import BLOCK, USABLE, Server, directive, prompt
+from tests.engines.vllm.live.serving import BLOCK, USABLE, Server, descendants, directive, prompt
 
 REQUESTS = 2000
 
@@ -28,15 +31,31 @@ def settled(server: Server) -> None:
         time.sleep(0.1)
 
 
-def cut_off(server: Server, body: dict[str, Any], after_s: float) -> None:
-    """Send a request, read a little of its stream, and go away."""
+def cut_off(server: Server, body: dict[str, Any], after_s: float, engine: int | None = None) -> None:
+    """Send a request, read a little of its stream, and go away. engine: its process stands still until the server has
+    had time to notice, so that a busy machine does not end the answer first."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         connection.getresponse().read(10)
         time.sleep(after_s)
+        if engine is not None:
+            os.kill(engine, signal.SIGSTOP)
+        connection.close()
+        if engine is not None:
+            time.sleep(0.5)
     finally:
         connection.close()
+        if engine is not None:
+            os.kill(engine, signal.SIGCONT)
+
+
+def engine_of(server: Server) -> int:
+    """The process in which the scheduler of a server runs."""
+    assert server.process is not None
+    names = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(server.process.pid)}
+    (pid,) = [pid for pid, name in names.items() if b"EngineCore" in name]
+    return pid
 
 
 def body(ids: list[int], most: int, **more: Any) -> dict[str, Any]:
@@ -63,10 +82,11 @@ def test_a_reset_leaves_no_claim_on_a_block(steered: Server) -> None:
 
 def test_an_aborted_request_leaves_no_claim(steered: Server) -> None:
     """Its share is withdrawn after a grace of 30 s, unless somebody else made the claim, too."""
-    for n in range(30):  # on a busy machine an answer may be complete before the server notices
+    engine = engine_of(steered)
+    for n in range(30):  # an answer may be complete before the engine stands still
         before = generated(steered)
         more = directive(f"cut{n}", 192, "turn", priority=90)
-        cut_off(steered, body(prompt(2100 + n, 193), 800, stream=True, **more), 0.05)
+        cut_off(steered, body(prompt(2100 + n, 193), 800, stream=True, **more), 0.05, engine)
         settled(steered)
         if generated(steered) - before < 800:
             break
