@@ -88,7 +88,9 @@ class Reference:
             if name in ("priority", "retention", "ttl"):
                 lingering = self.left(name, kind, attributes, world, graced=True)
                 lingering = self.limited(name, lingering, kind, attributes, world, untouched=False)
-            if len(lingering) == 1 and len(values) <= 1 and stronger(name, lingering[0], values[0] if values else None):
+            if len(lingering) > 1 or len(values) > 1:
+                values = list(dict.fromkeys([*values, *lingering]))
+            elif lingering and stronger(name, lingering[0], values[0] if values else None):
                 values = lingering
             if values:
                 found[name] = values

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from kvpolicy.directive import Retention, Ttl, Verdict
 from kvpolicy.policy.compile import compile
-from kvpolicy.policy.model import Subject
+from kvpolicy.policy.model import Opening, Subject
 from kvpolicy.policy.policy import Policy
+from kvpolicy.request import Owner
 from tests.policy.reference import Reference, World
 from tests.policy.strategies import file_set, policies, subjects, used_and_own, worlds
 
@@ -60,6 +61,15 @@ def test_same_as_the_reference(lines, spans, states):
     for state in states:
         for span in spans:
             compare(policy, reference, span, state)
+
+
+def test_a_dispute_in_what_lingers_is_one():
+    """Two rules without an order, whose event is over: the checks refuse them, and neither resolver hides it."""
+    on = "on tool_call until tool_result"
+    files = file_set([f"{on} {{ r0: document {{ priority: 70 }} }}", f"{on} {{ r1: document {{ priority: 80 }} }}"])
+    world = World(100.0, {("tool_call", "tool_result"): Opening(10.0, 610.0, 110.0)})
+    assert Reference(files).resolve("document", {}, world) == {"priority": [70, 80]}
+    compare(compile(files), Reference(files), Subject("document", {}, Owner()), world)
 
 
 @settings(max_examples=40)
