@@ -45,7 +45,7 @@ class Survival:
     def after(self, waited: float, open_since: Sequence[float] = (), now: float = 0.0) -> After:
         """What follows for a pause that has lasted `waited`. open_since: when those began that are still open, rising;
         they have lasted until `now`."""
-        oldest = now - open_since[0] if open_since else -math.inf
+        first = open_since[0] if open_since else math.inf
         alive, returned, ended = 1.0, 0.0, 0.0
         ages: list[float] = []
         shares: list[float] = []
@@ -54,14 +54,15 @@ class Survival:
             if not returns and not ends:
                 continue
             at_risk = self._at_risk[index]
-            if age <= oldest:
+            # One rule for all: open for an age is what began no later than that before now, to a tick of the clock.
+            if first <= now - age:
                 at_risk += bisect_right(open_since, now - age)
             returned += alive * returns / at_risk
             ended += alive * ends / at_risk
             alive *= max(0.0, at_risk - returns - ends) / at_risk
             ages.append(age)
             shares.append(returned)
-        return After(waited, max(self._last, oldest, waited), ages, shares, alive, ended)
+        return After(waited, max(self._last, now - first, waited), ages, shares, alive, ended)
 
 
 class After:
