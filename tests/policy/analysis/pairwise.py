@@ -39,11 +39,12 @@ def disagreeing(view: View) -> dict[Pair, list[str]]:
 
 
 def undecided(view: View) -> set[str]:
-    """The rules that another overrules wherever they stand, whatever they set."""
+    """The rules that another overrules wherever they stand, whatever they set. One that no span can match meets no
+    other; of several matches, one that contradicts itself says nothing of the rest."""
     order, layers = view.policy.order, view.policy.order.layers
     found = set()
     for rule in view.policy.rules:
-        if rule.group or not rule.values or any(m.nothing for m in rule.matches):
+        if rule.group or not rule.values:
             continue
         beaten = [
             any(
@@ -62,7 +63,8 @@ def undecided(view: View) -> set[str]:
 
 
 def round_about(view: View) -> set[tuple[str, Pair]]:
-    """Per property, the largest sets of rules each of which beats, by way of others, all of its set."""
+    """Per property, the largest sets of rules each of which beats, by way of others, all of its set. One that never
+    meets another beats it only where that is written."""
     order, layers = view.policy.order, view.policy.order.layers
     found = set()
     for name, rules in view.by_property.items():
@@ -70,7 +72,10 @@ def round_about(view: View) -> set[tuple[str, Pair]]:
             one.name: {
                 other.name
                 for other in rules
-                if other is not one and order.beats(one, other) and not layers.is_later(one.layer, other.layer)
+                if other is not one
+                and order.beats(one, other)
+                and not layers.is_later(one.layer, other.layer)
+                and (other.name in one.over or not disjoint(one, other))
             }
             for one in rules
         }
@@ -87,8 +92,7 @@ def round_about(view: View) -> set[tuple[str, Pair]]:
 def relations(view: View) -> dict[str, set[tuple[str, str]]]:
     """Ordered pairs: rules that can meet; that stand wherever another does; that beat another as narrower."""
     order = view.policy.order
-    usual = [rule for rule in view.policy.rules if not any(m.nothing for m in rule.matches)]
-    pairs = [(one, other) for one, other in permutations(usual, 2) if not disjoint(one, other)]
+    pairs = [(one, other) for one, other in permutations(view.policy.rules, 2) if not disjoint(one, other)]
     return {
         "meeting": {(one.name, other.name) for one, other in pairs},
         "implied": {(one.name, other.name) for one, other in pairs if implies(one, other)},

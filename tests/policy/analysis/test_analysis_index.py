@@ -6,7 +6,7 @@ import re
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvpolicy.language.load import load_text
@@ -78,6 +78,17 @@ INTERVALS = (
 )
 VALUES = ("priority: 40", "priority: 60", "place: same_worker", "priority: 40  ttl: 1min", "ttl: idle() + 5s")
 
+ALSO_NOTHING = """\
+layers one, two
+later: turn { priority: 40 }
+layer one { sooner: turn, turn[depth < 5, depth > 100] { priority: 60 } }
+"""
+ONLY_NOTHING = """\
+nothing: turn[depth < 5, depth > 100] { priority: 40 }
+deep: turn[depth > 3] { priority: 60 }
+all: turn over nothing { priority: 40 }
+"""
+
 
 @st.composite
 def texts(draw: st.DrawFn) -> str:
@@ -111,6 +122,10 @@ def named(faults: list, code: str) -> set[frozenset[str]]:
     return {frozenset(re.findall(r"(?:'|rule at )([^' ]+)'?", note.message)[0] for note in row.notes) for row in rows}
 
 
+@example(ALSO_NOTHING, 0)
+@example(ALSO_NOTHING, 100)
+@example(ONLY_NOTHING, 0)
+@example(ONLY_NOTHING, 100)
 @settings(max_examples=150)
 @given(texts(), st.sampled_from((0, 100)))
 def test_the_index_says_of_each_pair_what_comparing_it_says(text: str, few: int) -> None:
@@ -128,6 +143,10 @@ def test_the_index_says_of_each_pair_what_comparing_it_says(text: str, few: int)
     assert {(b, a) for a, b in pairs(index.narrower)} & expected["meeting"] == expected["narrower"]
 
 
+@example(ALSO_NOTHING, 0)
+@example(ALSO_NOTHING, 100)
+@example(ONLY_NOTHING, 0)
+@example(ONLY_NOTHING, 100)
 @settings(max_examples=150)
 @given(texts(), st.sampled_from((0, 100)))
 def test_the_answers_are_those_of_all_pairs(text: str, few: int) -> None:
@@ -143,6 +162,19 @@ def test_the_answers_are_those_of_all_pairs(text: str, few: int) -> None:
         assert all(f"{name}:" in found[pair].message for name in names)
     undecided = {name for fault in never_deciding(laid_out) for name in fault_names(laid_out, fault)[:1]}
     assert undecided == pairwise.undecided(laid_out)
+
+
+def test_a_match_that_contradicts_itself_leaves_what_the_others_say() -> None:
+    """The rule that always loses always loses still; one that nothing matches is told once, and as that."""
+
+    def told(text: str) -> list[tuple[str, int]]:
+        files = load_text(text, "a.kvp").files
+        assert files is not None
+        return [(fault.code, fault.place.line) for fault in analyse(files)]
+
+    assert told(ALSO_NOTHING) == [("KVP202", 3), ("KVP203", 3)]
+    assert told(ALSO_NOTHING.replace(", turn[depth < 5, depth > 100]", "")) == [("KVP202", 3)]
+    assert told(ONLY_NOTHING) == [("KVP203", 1)]
 
 
 def fault_names(laid_out: View, fault) -> list[str]:
