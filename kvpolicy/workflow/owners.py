@@ -116,12 +116,26 @@ class Owners:
             return None
         smallest = self._index.get((tenant, "tenant", None), _NOBODY)
         for field, value in stated.items():
-            if field == "call" or (fixed and field == "node"):
+            if (field == "call" and value is None) or (fixed and field == "node"):
                 continue
             rows = self._index.get((tenant, field, _hashable(value)), _NOBODY)
+            if field == "call" and not rows and len(stated) > 1:
+                continue  # as `_agreeing` has it
             if len(rows) < len(smallest):
                 smallest = rows
         return smallest
+
+    def within_reach(self, event: Event) -> list[Life]:
+        """Every owner that the event could address whatever else has happened to them: by tenant, session and run."""
+        tenant, stated = event.attributes.get("tenant", ...), _stated(event)
+        if not isinstance(tenant, str):
+            return list(self.lives.values())
+        found: Mapping[Life, None] = self._index.get((tenant, "tenant", None), _NOBODY)
+        for field in ("session", "run"):
+            rows = self._index.get((tenant, field, _hashable(stated.get(field, ...))), _NOBODY)
+            if field in stated and len(rows) < len(found):
+                found = rows
+        return list(found)
 
     def _addressed_within(self, tenant: str, event: Event, stated: dict[str, object]) -> list[Life]:
         found = self._agreeing(tenant, stated)

@@ -70,6 +70,8 @@ class Reaching(Moment):
         could = self._owners.could_be_addressed(event, fixed=bool(self._spreading))
         if could is not None and len(could) > self.at_once:
             return self._begin(Spread(event, could, event.attributes))
+        if could is None and self._spreading:  # whom it means may hang on what is still on its way
+            could = dict.fromkeys(self._owners.within_reach(event))
         for life in list(could or ()):
             self._catch_up(life)
         return None

@@ -128,6 +128,26 @@ def test_in_parts_is_as_whole(steps: list[Any]) -> None:
     assert both.parts.owners() == both.whole.owners()
 
 
+def test_whom_a_step_means_may_hang_on_what_is_on_its_way() -> None:
+    call = ("event", "tool_call", {"tenant": "t"})
+    step = ("event", "step_start", {"tenant": "t", "tool": "grep", "run": "r0", "call": "c0", "node": "a"})
+    test_in_parts_is_as_whole.hypothesis.inner_test([call, ("arrive", 0), step])  # type: ignore[attr-defined]
+
+
+def test_a_result_of_a_call_alone_is_for_nobody_whose_calls_have_no_name() -> None:
+    steps = [("event", "tool_call", {"tenant": "t"}), ("on", None), ("on", None), ("on", None)]
+    inner = test_in_parts_is_as_whole.hypothesis.inner_test  # type: ignore[attr-defined]
+    inner([*steps, ("event", "tool_result", {"tenant": "t", "call": "c0"})])
+    inner([*steps[:2], ("event", "tool_result", {"tenant": "t", "call": "c0"})])
+    both = Both()
+    for number in range(6):
+        both.do(("arrive", number))
+    for step in (*steps, ("event", "tool_result", {"tenant": "t", "call": "c0"})):
+        both.do(step)
+    both.end()
+    assert [seen(both.parts, owner)[0] for owner in OWNERS[:6]] == ["tool_pause"] * 6
+
+
 def test_an_event_is_told_once_for_each_owner_and_an_early_one_is_kept() -> None:
     both = Both()
     for number in range(9):
@@ -142,16 +162,13 @@ def test_an_event_is_told_once_for_each_owner_and_an_early_one_is_kept() -> None
     assert len({owner for _, owner in both.met}) == 9
 
 
-def test_one_that_turns_out_to_mean_nobody_waits_for_its_owner() -> None:
+def test_one_that_means_nobody_yet_waits_for_its_owner() -> None:
     both = Both()
     for number in range(9):
         both.do(("arrive", number))
     late = {"tenant": "t", "call": "late", "tool": "ls"}
-    both.do(("event", "tool_result", late))  # by its call it could be anybody's
-    rest = both.parts.rest
-    assert rest is not None and rest.could == 9
-    both.end()
-    assert rest.reached == 0
+    both.do(("event", "tool_result", late))
+    assert both.parts.rest is None and both.met == []
     both.do(("event", "tool_call", {**late, "session": "s0", "run": "r0", "agent": "a"}))
     both.end()
     assert seen(both.parts, OWNERS[0]) == seen(both.whole, OWNERS[0])
