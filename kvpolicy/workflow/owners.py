@@ -114,28 +114,14 @@ class Owners:
         around = event.name.startswith("branch_") and isinstance(stated.get("branch"), str)
         if not isinstance(tenant, str) or around or (event.name == "step_start" and stated.get("node") is not None):
             return None
-        smallest = self._index.get((tenant, "tenant", None), _NOBODY)
-        for field, value in stated.items():
-            if (field == "call" and value is None) or (fixed and field == "node"):
-                continue
-            rows = self._index.get((tenant, field, _hashable(value)), _NOBODY)
-            if field == "call" and not rows and len(stated) > 1:
-                continue  # as `_agreeing` has it
-            if len(rows) < len(smallest):
-                smallest = rows
-        return smallest
+        return self._smallest(tenant, stated, [field for field in stated if not (fixed and field == "node")])
 
-    def within_reach(self, event: Event) -> list[Life]:
+    def within_reach(self, event: Event) -> Iterable[Life]:
         """Every owner that the event could address whatever else has happened to them: by tenant, session and run."""
         tenant, stated = event.attributes.get("tenant", ...), _stated(event)
         if not isinstance(tenant, str):
-            return list(self.lives.values())
-        found: Mapping[Life, None] = self._index.get((tenant, "tenant", None), _NOBODY)
-        for field in ("session", "run"):
-            rows = self._index.get((tenant, field, _hashable(stated.get(field, ...))), _NOBODY)
-            if field in stated and len(rows) < len(found):
-                found = rows
-        return list(found)
+            return self.lives.values()
+        return self._smallest(tenant, stated, [field for field in ("session", "run") if field in stated])
 
     def _addressed_within(self, tenant: str, event: Event, stated: dict[str, object]) -> list[Life]:
         found = self._agreeing(tenant, stated)
@@ -147,21 +133,21 @@ class Owners:
         return found
 
     def _agreeing(self, tenant: str, stated: Mapping[str, object]) -> list[Life]:
-        smallest: Iterable[Life] | None = None
-        size = -1
-        for field, value in stated.items():
+        return [life for life in self._smallest(tenant, stated, stated) if _agrees(life, stated)]
+
+    def _smallest(self, tenant: str, stated: Mapping[str, object], fields: Iterable[str]) -> Mapping[Life, None]:
+        """The smallest set that is listed by one of these fields; whoever agrees with all that is stated is in it."""
+        smallest = self._index.get((tenant, "tenant", None), _NOBODY)
+        for field in fields:
+            value = stated[field]
             if field == "call" and value is None:
                 continue
-            rows = self._index.get((tenant, field, _hashable(value)))
-            if rows is None:
-                if field == "call" and len(stated) > 1:
-                    continue  # a call that was opened without an id may be closed with one, within the other fields
-                return []
-            if size < 0 or len(rows) < size:
-                smallest, size = rows, len(rows)
-        if smallest is None:
-            smallest = self._index.get((tenant, "tenant", None), ())
-        return [life for life in smallest if _agrees(life, stated)]
+            rows = self._index.get((tenant, field, _hashable(value)), _NOBODY)
+            if field == "call" and not rows and len(stated) > 1:
+                continue  # a call that was opened without an id may be closed with one, within the other fields
+            if len(rows) < len(smallest):
+                smallest = rows
+        return smallest
 
     def _with_descendants(self, tenant: str, stated: Mapping[str, object], found: list[Life]) -> list[Life]:
         known = dict.fromkeys(found)

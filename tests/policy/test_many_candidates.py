@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +12,7 @@ from kvpolicy.policy.model import Subject
 from kvpolicy.policy.order import guards_exclude
 from kvpolicy.request import Owner
 from kvpolicy.workflow.state import RunState
+from tests.counting import calls_of
 from tests.policy.reference import Reference
 from tests.policy.strategies import file_set, policies, subjects, worlds
 from tests.policy.test_reference import compare, sound
@@ -71,18 +68,3 @@ def test_a_rule_more_costs_the_same_however_many_there_are(kind: str) -> None:
         state = RunState(policy.intervals)
         for most in (FIRST, AGAIN):
             assert calls_of(lambda: policy.resolve(subject, state)) <= most * count  # noqa: B023
-
-
-def calls_of(act: Callable[[], object]) -> int:
-    calls = 0
-
-    def called(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(called)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return calls

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from itertools import combinations
-from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +15,7 @@ from kvpolicy.workflow.chance import MOST_WORK, Chances
 from kvpolicy.workflow.graph import AGENT, AND, Graph, GraphEdge
 from kvpolicy.workflow.hitting import Work
 from kvpolicy.workflow.position import Position
+from tests.counting import calls_of
 from tests.workflow.naive_chances import Swept, joins_ahead
 
 
@@ -129,7 +128,7 @@ HOSTILE: dict[str, Callable[[], Graph]] = {
 def test_all_chances_of_a_position_together_cost_so_much(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls of functions are counted, the library's among them, and what was announced of multiplications; with a tenth
     of the bound, as counting them takes long."""
-    calls = announced = 0
+    announced = 0
     take = Work.take
 
     def counted(work: Work, operations: int) -> None:
@@ -137,20 +136,13 @@ def test_all_chances_of_a_position_together_cost_so_much(kind: str, monkeypatch:
         announced += min(operations, max(work.left, 0))  # what is refused is not done
         take(work, operations)
 
-    def called(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
     monkeypatch.setattr(chance, "MOST_WORK", MOST_WORK // 10)
     monkeypatch.setattr(Work, "take", counted)
     position = Position(HOSTILE[kind]())
     position.start(position.graph.names[0])
     chances = Chances(position)
-    sys.setprofile(called)
-    try:
-        found = [chances.of(node) for node in range(len(position.graph.names))]
-    finally:
-        sys.setprofile(None)
+    found: list[float | None] = []
+    calls = calls_of(lambda: found.extend(chances.of(node) for node in range(len(position.graph.names))))
     assert announced <= MOST_WORK // 10
     # What a run may choose is listed once for all; each of the ways out of a node is compared with a hundred others.
     assert calls <= MOST_WORK // 10 + 400 * len(position.graph.edges)

@@ -15,21 +15,7 @@ from kvpolicy.cli.main import main
 from kvpolicy.faults import InputFault
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.graph_nested import MOST_EDGES
-
-
-def calls_of(act: Callable[[], object]) -> int:
-    calls = 0
-
-    def called(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(called)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return calls
+from tests.counting import calls_of
 
 
 def complete(count: int) -> dict[str, object]:
