@@ -86,7 +86,8 @@ class Request:
 
     tokens: prompt length in tokens. block_size: tokens per block. spans: in prompt order, not overlapping; what
     none covers is a `turn`. attributes: the static attributes of the whole request (plan, workflow, node, turn,
-    depth, model, last_step). extra: {"lora": …, "salt": …, "images": […]}, see the interfaces.
+    depth, model, last_step). extra: {"lora": …, "salt": …, "images": […]}, see the interfaces. waits: whose answers
+    made the tool calls of its owner that are open as it comes, by the ids of requests; None among them: not known.
     """
 
     id: str
@@ -99,3 +100,4 @@ class Request:
     extra: Mapping[str, object] = field(default_factory=_nothing)
     key: str | None = None  # idempotency key
     last_step: bool = field(default=False)
+    waits: tuple[str | None, ...] = ()

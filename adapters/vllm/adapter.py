@@ -60,9 +60,9 @@ class Vllm:
         return Lowered({"vllm_xargs": {KEY: text}}, losses, READY, answer)
 
 
-def told_of(plan: Plan, request: Request, *, waits: bool = False) -> dict[str, Any]:
-    """What the engine is told of a request: its owner and its spans, each with what was decided for it. waits: a tool
-    call of the owner is open. Times become seconds from the plan's own."""
+def told_of(plan: Plan, request: Request) -> dict[str, Any]:
+    """What the engine is told of a request: its owner, whose tool calls are open, and its spans, each with what was
+    decided for it. Times become seconds from the plan's own."""
     layout = lay_out(request)
     made = {directive.span: directive for directive in plan.directives}
     rows = []
@@ -82,8 +82,8 @@ def told_of(plan: Plan, request: Request, *, waits: bool = False) -> dict[str, A
         told["model"] = request.model
     if request.key is not None:
         told["key"] = request.key
-    if waits:
-        told["waits"] = True
+    if request.waits:
+        told["waits"] = list(request.waits)
     return told
 
 

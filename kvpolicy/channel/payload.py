@@ -23,6 +23,7 @@ from kvpolicy.request import Owner, Request, Span
 KEY = "kvpolicy"
 CARRIERS = ("kv_transfer_params", "vllm_xargs")
 MOST_SPANS = 4096
+MOST_CALLS = 256  # open at once; older ones are no longer waited for
 LONGEST_S = 30 * 24 * 3600.0
 _OWNER = ("tenant", "session", "run", "agent", "branch")
 _MODES = (NORMAL, DROP, HOLD, PIN)
@@ -32,13 +33,12 @@ _WISHES = frozenset({"priority", "ttl", "fixed", "hold", "protected_for", "reten
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a request said. directives: by span; names: what its claims are called on the control channel, by span.
-    waits: a tool call of its owner is open. follows: it named itself and said nothing of its spans, so a plan may come
+    follows: it named itself and said nothing of its spans, so a plan may come
     over the control channel."""
 
     request: Request
     directives: Mapping[int, Directive]
     names: Mapping[int, str]
-    waits: bool = False
     follows: bool = False
 
 
@@ -80,8 +80,17 @@ def read(told: Any, request_id: str, tokens: int, block_size: int, now: float) -
         tuple(spans),
         model=None if model is None else str(model),
         key=None if key is None else str(key),
+        waits=_waits(told.get("waits")),
     )
-    return Told(request, directives, names, bool(told.get("waits")), name is not None and not spans)
+    return Told(request, directives, names, name is not None and not spans)
+
+
+def _waits(value: Any) -> tuple[str | None, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or any(not isinstance(each, str | None) for each in value):
+        raise InputFault(f"{KEY}.waits: a list of ids of requests, null for one that nobody knows, is needed")
+    return tuple(value[-MOST_CALLS:])
 
 
 def owner_of(value: Any) -> Owner:

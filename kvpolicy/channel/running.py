@@ -22,7 +22,7 @@ Hashes = Sequence[Hashable]  # of the request's full blocks so far
 
 def arrive(ledger: Ledger, told: Told, hashes: Hashes, now: float) -> Arrival:
     """A request has come that says this, and its blocks are not looked up yet: what it shows to be dead ends."""
-    return ledger.arrive(told.request, lay_out(told.request), hashes, now, open_calls=told.waits)
+    return ledger.arrive(told.request, lay_out(told.request), hashes, now, waits=told.request.waits)
 
 
 @dataclass(slots=True)

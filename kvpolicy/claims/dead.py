@@ -6,7 +6,7 @@ reproduce is of no more use to its owner; nothing dies while it still may be ask
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from kvpolicy.blocks import Layout
 from kvpolicy.claims.claim import SHARED_LIFETIMES, Claim
@@ -16,19 +16,41 @@ from kvpolicy.claims.owners import Chain, Holder, carries_result
 FOREIGN_REQUESTS = 2  # so many in a row with another head end a chain
 
 
-def bury(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable], open_calls: bool) -> list[Line]:
-    """End the claims that a request of `holder` with this head shows to be dead; returns the lines that changed."""
+def bury(
+    holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable], waits: Collection[str | None]
+) -> list[Line]:
+    """End the claims that a request of `holder` with this head shows to be dead; returns the lines that changed.
+    waits: whose answers made the tool calls that are open, by the ids of requests; None: nobody knows whose."""
     changed: list[Line] = []
-    for other_head, chain in holder.chains.items():
-        if other_head == head:
-            changed += _newest(chain, layout, hashes, open_calls)
-        elif not _guarded(chain, open_calls):
+    _note_calls(holder, waits)
+    own = holder.chains.get(head)
+    answered = bool(waits) and carries_result(layout, _goes_on_from(own, hashes))
+    others_answered = answered and (own is None or not own.awaits)
+    for chain in holder.chains.values():
+        if chain is own:
+            changed += _newest(chain, layout, hashes)
+            chain.awaits = chain.awaits and not answered
+            continue
+        chain.awaits = chain.awaits and not others_answered
+        if not _guarded(chain):
             chain.foreign += 1
             if chain.foreign >= FOREIGN_REQUESTS:
                 for line in chain.lines:
                     line.claims = []
                     changed.append(line)
     return changed
+
+
+def _note_calls(holder: Holder, waits: Collection[str | None]) -> None:
+    """Which chains wait for results. A chain that waits does so until a result of its own has come or no call of its
+    owner is open: run state takes any result that names no call for that of every call."""
+    for head, chain in holder.chains.items():
+        if not waits:
+            chain.awaits = False
+        elif any(line.request is not None and line.request.id in waits for line in chain.lines):
+            chain.awaits = True
+        elif None in waits and head == holder.latest:
+            chain.awaits = True  # events told of the call, and this chain's answer was the last before them
 
 
 def is_aside(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable]) -> bool:
@@ -42,7 +64,7 @@ def is_aside(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Ha
     return not goes_on and not carries_result(layout, 0)
 
 
-def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], open_calls: bool) -> list[Line]:
+def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable]) -> list[Line]:
     chain.foreign = 0
     compacted, chain.compacted = chain.compacted, False
     changed = []
@@ -50,7 +72,7 @@ def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], open_calls
         count = line.reproduced(hashes)
         if count == len(line.claims):
             continue
-        waits = open_calls and not carries_result(layout, line.claims[count - 1].full if count else 0)
+        waits = chain.awaits and not carries_result(layout, line.claims[count - 1].full if count else 0)
         # INVARIANT: nothing dies while a request of the chain runs, or a call waits whose result this one lacks.
         if (chain.running or waits) and not compacted:
             continue
@@ -60,8 +82,18 @@ def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], open_calls
     return changed
 
 
-def _guarded(chain: Chain, open_calls: bool) -> bool:
-    return (chain.running > 0 or open_calls) and not chain.compacted
+def _guarded(chain: Chain) -> bool:
+    return (chain.running > 0 or chain.awaits) and not chain.compacted
+
+
+def _goes_on_from(chain: Chain | None, hashes: Sequence[Hashable]) -> int:
+    """Leading blocks that a request has in common with what its chain claims so far."""
+    found = 0
+    for line in chain.lines if chain is not None else ():
+        count = line.reproduced(hashes)
+        if count:
+            found = max(found, line.claims[count - 1].full)
+    return found
 
 
 def stands_in(manual: Iterable[Line], claim: Claim, hashes: Sequence[Hashable]) -> bool:

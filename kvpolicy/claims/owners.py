@@ -16,24 +16,26 @@ _HEAD_KINDS = frozenset({"system", "tools"})
 
 class Chain:
     """lines: the newest first in the list is the one that the chain's requests extend; others are left from requests
-    that ran at the same time. foreign: requests of the owner with another head since. compacted: the owner said that
-    it rewrites its history."""
+    that ran at the same time. foreign: requests of the owner with another head since. awaits: a tool call that an
+    answer of this chain made is open. compacted: the owner said that it rewrites its history."""
 
-    __slots__ = ("compacted", "foreign", "lines", "running")
+    __slots__ = ("awaits", "compacted", "foreign", "lines", "running")
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.foreign = 0
         self.running = 0
+        self.awaits = False
         self.compacted = False
 
 
 class Holder:
     """One owner: chains by head, lines by call (`manual`), and since when it is protected (a turn of the ledger's
-    count, None while nothing is). index: for a nameless owner, line by the hash of each claim's end. lingers: a hold
-    whose event has come lasts until the owner's next request has touched the blocks."""
+    count, None while nothing is). index: for a nameless owner, line by the hash of each claim's end. latest: the head
+    of its newest request. lingers: a hold whose event has come lasts until the owner's next request has touched the
+    blocks."""
 
-    __slots__ = ("chains", "index", "key", "lingers", "manual", "nameless", "owner", "protecting", "since")
+    __slots__ = ("chains", "index", "key", "latest", "lingers", "manual", "nameless", "owner", "protecting", "since")
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
@@ -44,6 +46,7 @@ class Holder:
         self.index: dict[Hashable, Line] = {}
         self.protecting: dict[Line, None] = {}
         self.since: int | None = None
+        self.latest: Hashable = None
         self.lingers = False
 
     def lines(self) -> list[Line]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -38,15 +38,21 @@ class Placing(Answering):
     """The life of a request, as far as claims go."""
 
     def arrive(
-        self, request: Request, layout: Layout, hashes: Sequence[Hashable], now: float, *, open_calls: bool = False
+        self,
+        request: Request,
+        layout: Layout,
+        hashes: Sequence[Hashable],
+        now: float,
+        *,
+        waits: Collection[str | None] = (),
     ) -> Arrival:
-        """A request has come, and its blocks are not looked up yet: what it shows to be dead ends. open_calls: whether
-        a tool call of its owner is open."""
+        """A request has come, and its blocks are not looked up yet: what it shows to be dead ends. waits: the requests,
+        by id, whose answers made the tool calls of its owner that are open; None among them: not known whose."""
         holder = self._holder(request.owner)
         head = head_of(request, layout, hashes)
-        aside = open_calls and dead.is_aside(holder, head, layout, hashes)
+        aside = bool(waits) and dead.is_aside(holder, head, layout, hashes)
         if not holder.nameless:
-            for line in dead.bury(holder, head, layout, hashes, open_calls):
+            for line in dead.bury(holder, head, layout, hashes, waits):
                 if line.claims:
                     self.settle(line, now)
                 else:
@@ -73,6 +79,7 @@ class Placing(Answering):
         if chain is None:
             chain = holder.chains[head] = Chain()
         chain.running += 1
+        holder.latest = head
         line, gone = self._take_over(holder, chain, head, hashes, now)
         line.before = line.claims if line.running == 0 else line.before
         line.claims = renew(

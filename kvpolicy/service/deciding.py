@@ -183,6 +183,7 @@ class Deciding:
             # Places may be known when the exchange is over, and its headers are gone.
             key=name(exchange.headers.get("idempotency-key")) if seen.request is None else seen.request.key,
             last_step=bool(context.last_step),
+            waits=seen.waits,
         )
 
     def _later(self, exchange: Exchange, seen: Seen) -> None:

@@ -98,6 +98,7 @@ class Decisions(Deciding):
                 reached += self._noted(told, of)
         if seen.arrived.compacted and not any(e.name == "compact" for e in seen.said.events):
             reached += self._noted(*self._addressed(Event(now, "compact", {}), seen))
+        seen.waits = self.state.waits_of(owner)  # before its own results close them
         seen.request = self._request(exchange, seen, None)
         arrived = seen.arrived
         results = arrived.results if arrived.side else (arrived.results or None)

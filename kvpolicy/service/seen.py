@@ -20,7 +20,8 @@ class Seen:
     """What is known of one exchange. request, plan: as last made; reader: of its answer; caps: of its tenant; stated:
     whether its client said something that rules read; expects: what it should find cached; released: when its answer
     ended, seconds; measured: whether the request's length is the whole prompt's, by the engine's own tokens; carried:
-    whether the plan went out in the request's own body; status, reason: what its client is told of its hints."""
+    whether the plan went out in the request's own body; waits: see `Request`; status, reason: what its client is told
+    of its hints."""
 
     __slots__ = (
         "arrived",
@@ -39,6 +40,7 @@ class Seen:
         "said",
         "stated",
         "status",
+        "waits",
     )
 
     def __init__(
@@ -62,6 +64,7 @@ class Seen:
         self.reader: AnswerReader | None = None
         self.expects: Expected | None = None
         self.released: float | None = None
+        self.waits: tuple[str | None, ...] = ()
         self.measured = False
         self.carried = False
         self.status: str | None = None

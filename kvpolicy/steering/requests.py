@@ -109,9 +109,9 @@ class Requests(Replanning):
         """What the request says of its owner's past and state, before its blocks are looked up. None: that broke."""
         try:
             owner = request.owner
-            open_calls = self.state.phase(owner) == "tool_pause"
-            arrival = self.ledger.arrive(request, lay_out(request), hashes, now, open_calls=open_calls)
             phase = self.state.phase(owner)
+            waits = self.state.waits_of(owner) if phase == "tool_pause" else ()
+            arrival = self.ledger.arrive(request, lay_out(request), hashes, now, waits=waits)
             self.state.arrive(request, now, () if arrival.aside else None)
             if phase in RESUMES and self.state.phase(owner) != phase:
                 self._came(owner, RESUMES[phase], now)

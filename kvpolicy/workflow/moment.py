@@ -57,6 +57,11 @@ class Moment:
         life = self._owners.get(owner)
         return IDLE if life is None else life.phases.phase
 
+    def waits_of(self, owner: Owner) -> tuple[str | None, ...]:
+        """The requests, by id, whose answers made the owner's open tool calls, oldest first; None: an event told."""
+        life = self._owners.get(owner)
+        return () if life is None else tuple(dict.fromkeys(call.request for call in life.phases.calls))
+
     def idle_since(self, owner: Owner) -> float | None:
         """When the owner's last answer ended; None while a request of it runs, or before its first."""
         life = self._owners.get(owner)

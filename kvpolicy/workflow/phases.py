@@ -23,13 +23,15 @@ _REMEMBERED_RESULTS = 32  # ids of closed calls kept to know a result that is de
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A tool call that runs. `id` None: the caller gives no ids; its result is then the oldest of that tool."""
+    """A tool call that runs. `id` None: the caller gives no ids; its result is then the oldest of that tool. `request`:
+    the one whose answer made the call; None: an event told of it."""
 
     tool: str | None
     id: str | None
     at: float
     eta: float | None = None
     returned_at: float = 0.0
+    request: str | None = None
 
 
 class Step(NamedTuple):
@@ -89,6 +91,7 @@ class Phases:
         call: str | None = None,
         eta: float | None = None,
         node: object = None,
+        request: str | None = None,
     ) -> Step | None:
         """Take one event; None: it is late, a repeat, or addressed to a life that is over, and changes nothing."""
         target = words.PHASE_AFTER.get(name)
@@ -100,7 +103,7 @@ class Phases:
         if name == "tool_call":
             if self._known(call):
                 return None
-            opened = self._open(Call(tool, call, at, eta))
+            opened = self._open(Call(tool, call, at, eta, request=request))
         elif name == "tool_result":
             if call is not None and call in self._closed_ids:
                 return None

@@ -162,7 +162,7 @@ class RunState(Reaching):
             life.idle_since = at
         for tool_call in tool_calls:
             tool, call = (tool_call, None) if isinstance(tool_call, str) else tool_call
-            self._moves.apply(life, Event(at, "tool_call", {"tool": tool, "call": call}))
+            self._moves.apply(life, Event(at, "tool_call", {"tool": tool, "call": call}), request.id)
         if life.running:
             return changed
         if tool_calls:

@@ -30,8 +30,8 @@ class Transitions:
         self._learned = learned
         self.deadlines = Deadlines()
 
-    def apply(self, life: Life, event: Event) -> None:
-        """Move one owner by one event."""
+    def apply(self, life: Life, event: Event, request: str | None = None) -> None:
+        """Move one owner by one event. request: the one whose answer brought it."""
         attributes, name = event.attributes, event.name
         node, eta = _text(attributes.get("node")), attributes.get("eta")
         step = life.phases.observe(
@@ -41,6 +41,7 @@ class Transitions:
             call=_text(attributes.get("call")),
             eta=float(eta) if isinstance(eta, int | float) and 0 <= eta < LATEST_S else None,
             node=node,
+            request=request,
         )
         if step is None:
             return

@@ -76,6 +76,46 @@ def test_nothing_dies_while_a_tool_call_waits_for_its_result() -> None:
     assert world.ranks("Sab") == [80, 60, 60]
 
 
+def test_a_call_that_was_answered_keeps_no_other_prompt() -> None:
+    world = World(KEEP)
+    world.ask(S, "Sab", spans(HEAD, ("turn", 2)), tool_calls=["grep"])
+    world.at(1).ask(S, "Txr", spans(HEAD, ("turn", 1), ("tool_result", 1)), tool_calls=["grep"])
+    assert world.ranks("Sab") == [80, 60, 60]
+    world.at(2).ask(S, "Txrq", spans(HEAD, ("turn", 1), ("tool_result", 2)), tool_calls=["grep"])
+    assert world.ranks("Sab") == [35, 35, 35]  # the open call is the other chain's
+
+
+def test_a_call_that_other_prompts_leave_open_keeps_its_own() -> None:
+    world = World(KEEP)
+    world.ask(S, "Sab", spans(HEAD, ("turn", 2)), tool_calls=["task"])
+    world.at(1).ask(S, "Tx", spans(HEAD, ("turn", 1)), tool_calls=["grep"])
+    world.at(2).ask(S, "Txr", spans(HEAD, ("turn", 1), ("tool_result", 1)), tool_calls=["grep"])
+    world.at(3).ask(S, "Txrq", spans(HEAD, ("turn", 1), ("tool_result", 2)), finished=True)
+    assert world.ranks("Sab") == [80, 60, 60]  # a sub-agent without a name worked on the first prompt's call
+    world.at(4).ask(S, "Sabd", spans(HEAD, ("turn", 2), ("tool_result", 1)), finished=True)
+    assert world.ranks("Sabd")[:3] == [80, 60, 60]
+
+
+def test_sub_agents_of_one_owner_that_wait_at_once_keep_their_prompts() -> None:
+    world = World(KEEP)
+    world.ask(S, "Ta", spans(HEAD, ("turn", 1)), tool_calls=["slow"])
+    world.ask(S, "Ux", spans(HEAD, ("turn", 1)), tool_calls=["fast"])
+    prompt = "Ux"
+    for now in range(1, 5):
+        prompt += str(now)
+        world.at(now).ask(S, prompt, spans(HEAD, ("turn", 1), ("tool_result", now)), tool_calls=["fast"])
+    assert world.ranks("Ta") == [80, 60]
+
+
+def test_an_event_that_tells_of_a_call_tells_it_of_the_latest_prompt() -> None:
+    world = World(KEEP)
+    world.ask(S, "Sab", spans(HEAD, ("turn", 2)))
+    world.at(1).event("tool_call", session="s", tool="grep")
+    for now in (2, 3, 4):
+        world.at(now).ask(S, "Txy", spans(HEAD, ("turn", 2)), finished=False)
+    assert world.ranks("Sab") == [80, 60, 60]
+
+
 def test_compaction_overrides_an_open_call() -> None:
     world = World(KEEP)
     world.ask(S, "Sab", spans(HEAD, ("turn", 2)), tool_calls=["grep"])

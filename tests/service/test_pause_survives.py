@@ -49,7 +49,17 @@ def flood(gateway: Through, sessions: int = 14) -> None:
         assert httpx.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers, timeout=60).is_success
 
 
-def paused_and_flooded(gateway: Through, dialect: Any, session: str, *, enforced: bool = False) -> tuple[int, int]:
+def aside(gateway: Through, session: str, number: int) -> None:
+    """The session asks for something else meanwhile, with a prompt that has nothing in common with its own."""
+    messages = [{"role": "system", "content": f"name the topic {LONG}"[:400]}, {"role": "user", "content": str(number)}]
+    body = {"model": "sim", "messages": messages, "max_tokens": 2}
+    headers = {"x-session-id": session}
+    assert httpx.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers, timeout=60).is_success
+
+
+def paused_and_flooded(
+    gateway: Through, dialect: Any, session: str, *, enforced: bool = False, asides: int = 0
+) -> tuple[int, int]:
     """(tokens cached when the tool's result comes, tokens that the prompt before had)."""
     talk = dialect(gateway, session, False)
     talk.more(LONG)
@@ -59,6 +69,8 @@ def paused_and_flooded(gateway: Through, dialect: Any, session: str, *, enforced
     if enforced and owners:  # the flood begins once the engine has heard
         held = owners[0]["requests"][-1]
         assert until(lambda: any(c["protected"] for c in gateway.get(f"/v1/explain/{held}/blocks/3")["claims"]), True)
+    for number in range(asides):
+        aside(gateway, session, number)
     flood(gateway)
     talk.result()
     return talk.ask(DONE), 500
@@ -71,6 +83,13 @@ def test_a_prompt_stays_while_its_tool_runs(tmp_path: Path, dialect: Any) -> Non
         assert cached >= had
         assert gateway.counter("kvpolicy_reuse_tokens_total", mode="enforce", what="missed") == 0
         assert gateway.counter("kvpolicy_decisions_total", outcome="places_wrong") == 0
+
+
+def test_other_prompts_of_the_session_meanwhile_end_nothing(tmp_path: Path) -> None:
+    """The engine is told whose tool calls are open: else a second such prompt in a row ends the one that waits."""
+    with watched(tmp_path / "asides", "enforce") as gateway:
+        cached, had = paused_and_flooded(gateway, Chat, "asides", enforced=True, asides=3)
+        assert cached >= had
 
 
 def test_and_is_lost_without_a_policy(tmp_path: Path) -> None:

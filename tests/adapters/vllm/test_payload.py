@@ -65,6 +65,13 @@ def test_what_is_written_is_read_back_on_another_clock() -> None:
     assert lowered.answer["status"] == "accepted"
 
 
+def test_whose_tool_calls_are_open_is_told() -> None:
+    plan = Plan("r1", 0.0, (), "tenant", None)
+    for waits in ((), ("r0",), ("r0", None)):
+        lowered = find_adapter("vllm").lower(plan, replace(REQUEST, waits=waits))
+        assert read(lowered.payload["vllm_xargs"]["kvpolicy"], "r1", 96, 16, 7.0).request.waits == waits
+
+
 def test_what_vllm_cannot_do_is_a_loss() -> None:
     plan = Plan("r1", 0.0, (directive(0, tier=(TierRung("cpu", 30.0),), prefetch=True),), "tenant", None)
     lowered = find_adapter("vllm").lower(plan, REQUEST)
@@ -81,6 +88,8 @@ def test_what_vllm_cannot_do_is_a_loss() -> None:
         ({"spans": [{"kind": "turn", "start": 0, "end": 16, "ttl": -5}]}, "spans[0].ttl"),
         ({"spans": [{"kind": "turn", "start": 0, "end": 16, "for": "ever"}]}, "spans[0].for"),
         ({"owner": ["s"]}, "owner"),
+        ({"waits": True}, "waits"),
+        ({"waits": [1]}, "waits"),
     ],
 )
 def test_what_cannot_be_read_names_its_place(told: object, place: str) -> None:
