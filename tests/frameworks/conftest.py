@@ -16,6 +16,8 @@ __all__ = ["Stack", "nothing_said_before"]
 
 CHOSEN = os.environ.get("KVPOLICY_FRAMEWORK", "")
 collect_ignore_glob = [] if CHOSEN else ["test_*.py"]
+if CHOSEN == "crewai":  # before it is imported: nothing of its own goes to the network
+    os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
 
 
 @pytest.fixture(scope="module")

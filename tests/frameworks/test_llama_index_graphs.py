@@ -30,7 +30,7 @@ from kvpolicy.adapters.frameworks.llama_index_graph import fanned
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
 
-END = "__end__"
+END = "end"
 
 
 class Deep(Event):
