@@ -64,7 +64,10 @@ class Holder:
 
 
 def head_of(request: Request, layout: Layout, hashes: Sequence[Hashable]) -> Hashable:
-    """What a request's chain is known by: model and the blocks to the end of system and tools, else the first one."""
+    """What a request's chain is known by: model and the blocks to the end of system and tools, else the first one; or
+    the name that the request has for them."""
+    if request.head is not None:
+        return (request.model, request.head)
     end = 0
     for span in layout.spans:
         if span.kind in _HEAD_KINDS and (reach := layout.tokens if span.end is None else span.end) > end:

@@ -1,8 +1,8 @@
 """What engines hold for owners by our plans: read again when something happens, and told over the control channel.
 
 `decisions` puts every plan here that went out; events, answers and time make it read the owner's plans again, and what
-changed is sent to the engine that holds the blocks. One plan a chain, the newest, as its claims replace those before.
-Sending never waits.
+changed is sent to the engine that holds the blocks. One plan a chain, the newest, as its claims replace those before;
+and those of requests that it does not go on from, while they run or a tool that they called does. Sending never waits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from math import inf
 from time import perf_counter
@@ -21,33 +20,23 @@ from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
 from kvpolicy.request import Owner, Request
 from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.held import Held, reads_others
 from kvpolicy.service.meaning.client_agents import ClientAgents
 from kvpolicy.service.meaning.sessions import Chain
 from kvpolicy.service.outbox import Said
 from kvpolicy.service.planning import Planning
-from kvpolicy.service.policies import ENFORCE
 from kvpolicy.service.seen import Seen
 from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
 
+__all__ = ["REACHED_AT_ONCE", "Held", "Holding"]
+
 Send = Callable[[str, Said], None]
 MOST_OWNERS = 100_000
-MOST_CHAINS = 16  # of one owner
+MOST_PLANS = 16  # of one owner
 AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
 STEP_S = 0.002  # likewise, of what is done in steps
 REACHED_AT_ONCE = 8  # owners that an event comes to in one step
-
-
-@dataclass(slots=True)
-class Held:
-    """A plan that an engine acts on. told: the payload as last sent."""
-
-    exchange: Exchange
-    seen: Seen
-    request: Request
-    told: Mapping[str, Any] | None
-    valid_until: float = inf
-    untold: bool = False  # its plan was there before an engine was chosen
 
 
 class Holding:
@@ -57,12 +46,14 @@ class Holding:
 
     def __init__(self, planning: Planning, send: Send) -> None:
         self._planning, self._state, self._send = planning, planning.state, send
-        self._owners: OrderedDict[Owner, OrderedDict[int, Held]] = OrderedDict()
+        self._owners: OrderedDict[Owner, OrderedDict[str, Held]] = OrderedDict()
         self._by_id: dict[str, Held] = {}
         self._due: list[tuple[float, int, Held]] = []
         self._numbers = count()
         self._plans = 0  # that are held
         self._engines: set[str] = set()
+        self._ending: dict[Owner, set[str]] = {}  # claims that end when the owner's plans have been read again
+        self._reads_others = False  # whether a policy was in force by which a run's owners hang on each other
         self.counts: Counter[str] = Counter()
         self.agents = ClientAgents()
         self.sooner = asyncio.Event()
@@ -72,33 +63,40 @@ class Holding:
 
     def all(self) -> Iterator[tuple[Owner, tuple[Held, ...]]]:
         """Every owner with its plans, the latest heard of last."""
-        for owner, chains in list(self._owners.items()):
-            yield owner, tuple(chains.values())
+        for owner, plans in list(self._owners.items()):
+            yield owner, tuple(plans.values())
 
     def find(self, request_id: str) -> Held | None:
-        """The plan of a request, while it is its chain's newest."""
+        """The plan of a request, while it is held."""
         return self._by_id.get(request_id)
+
+    def knows(self, owner: Owner) -> bool:
+        """Whether engines hold something for it by our plans."""
+        return owner in self._owners
 
     def last(self, owner: Owner, chain: Chain) -> Held | None:
         """The newest plan of an owner's chain."""
-        chains = self._owners.get(owner)
-        return None if chains is None else chains.get(id(chain))
+        plans = self._owners.get(owner)
+        listed = () if plans is None else reversed(plans.values())
+        return next((held for held in listed if held.seen.arrived.chain is chain), None)
 
     def let_go(self, owner: Owner, model: str | None) -> None:
         """Another replica serves this owner's requests now: its plans are that one's affair."""
-        chains = self._owners.get(owner)
-        for key, held in list(chains.items()) if chains is not None else ():
+        plans = self._owners.get(owner)
+        self._ending.pop(owner, None)
+        for key, held in list(plans.items()) if plans is not None else ():
             if held.seen.conversation.model == model:
-                assert chains is not None
-                del chains[key]
+                assert plans is not None
+                del plans[key]
                 self._plans -= 1
                 self._by_id.pop(held.exchange.id, None)
                 self.counts["let_go"] += 1
-        if chains is not None and not chains:
+        if plans is not None and not plans:
             del self._owners[owner]
 
     def forget(self, owner: Owner) -> None:
         """Nothing was heard of an owner for so long that its claims have ended everywhere."""
+        self._ending.pop(owner, None)
         for held in self._owners.pop(owner, {}).values():
             self._by_id.pop(held.exchange.id, None)
             self._plans -= 1
@@ -107,15 +105,17 @@ class Holding:
         """A plan went out with its request, or is about to follow it. payload: as the engine takes it."""
         if seen.request is None or seen.plan is None:
             return
-        chains = self._owners.setdefault(seen.arrived.owner, OrderedDict())
+        plans = self._owners.setdefault(seen.arrived.owner, OrderedDict())
         self._owners.move_to_end(seen.arrived.owner)
         held = Held(exchange, seen, seen.request, payload)
-        key = id(seen.arrived.chain)
-        before = chains.pop(key, None)
-        gone = [] if before is None else [before]
-        chains[key] = held
-        while len(chains) > MOST_CHAINS:
-            gone.append(chains.popitem(last=False)[1])
+        gone = []
+        for each in [each for each in plans.values() if held.replaces(each)]:
+            held.take_over(each)
+            gone.append(plans.pop(each.exchange.id))
+        self._reads_others = self._reads_others or reads_others(seen.chosen.version.policy)
+        plans[exchange.id] = held
+        while len(plans) > MOST_PLANS:
+            gone.append(plans.popitem(last=False)[1])
         while len(self._owners) > MOST_OWNERS:
             gone += self._owners.popitem(last=False)[1].values()
         for each in gone:
@@ -131,13 +131,19 @@ class Holding:
                 self._tell(held)
 
     def arrived(self, exchange: Exchange) -> None:
-        """A request has reached an engine: a plan that was made on the way follows it now."""
+        """A request has reached an engine: a plan that was made on the way follows it now, and what has happened."""
         held = self._by_id.get(exchange.id)
-        if held is not None and held.untold:
+        if held is None or exchange.upstream is None:
+            return
+        if held.untold:
             self._tell(held)
+        after, held.after = held.after, None
+        for said in after or ():
+            self._send(exchange.upstream, said)
 
     def replan(self, owners: Iterable[Owner], now: float, besides: str | None = None) -> None:
-        """Read the plans of some owners again; what changed is sent. The first AT_ONCE at once, the others are due."""
+        """Read the plans of some owners again; what changed is sent. The first AT_ONCE at once, the others are due.
+        What is to end with an event ends after that: a plan may say of it that it is dropped."""
         read = 0
         for owner in dict.fromkeys(owners):
             for held in list(self._owners.get(owner, {}).values()):
@@ -146,33 +152,51 @@ class Holding:
                 read += 1
                 if read <= AT_ONCE:
                     self._again(held, now)
-                elif held.valid_until > now:
-                    self._due_at(held, now)
+                else:
+                    self._make_due(held, now)
+            self._end(owner)
 
-    def came(self, owner: Owner, event: str, now: float) -> None:
-        """What this owner holds until this event is held no more."""
+    def stepped(self, owner: Owner, now: float) -> None:
+        """An owner did something: what is planned for others of its run may be another thing now, and is due."""
+        if not self._reads_others:
+            return
+        for mate in self._state.run_mates(owner):
+            for held in self._owners.get(mate, {}).values() if mate != owner else ():
+                if reads_others(held.seen.chosen.version.policy):
+                    self._make_due(held, now)
+
+    def came(self, owner: Owner, event: str, *, noticed: bool = False) -> None:
+        """Something happened to this owner. noticed: nobody said so, it was seen in a prompt."""
+        self._say(owner, Said("event", owner, event=event, noticed=noticed))
+
+    def _say(self, owner: Owner, said: Said) -> None:
+        """Tell all engines that hold something for an owner."""
         for url in self.urls(owner):
             self._engines.add(url)
-            self._send(url, Said("event", owner, event=event))
+            self._send(url, said)
+        for held in self._owners.get(owner, {}).values():
+            held.later(said)
 
     def happened(self, event: Event, owners: Iterable[Owner]) -> None:
         """An event reached some owners: holds until it end, claims that it ends end, plans are read again."""
         reached = list(dict.fromkeys(owners))
         self.heard(event, reached)
         self.replan(reached, event.at)
+        for owner in reached if self._reads_others else ():
+            self.stepped(owner, event.at)
 
-    def heard(self, event: Event, owners: Iterable[Owner]) -> None:
-        """The same, where plans are read again later."""
+    def heard(self, event: Event, owners: Iterable[Owner], *, noticed: bool = False) -> None:
+        """The same, where plans are read again later. noticed: see `came`."""
         reached, ends = list(owners), ENDS.get(event.name)
         self.agents.told(event, reached)
         for owner in reached:
             if owner not in self._owners:
                 continue
             self.counts["events"] += 1
-            self.came(owner, event.name, event.at)
+            if event.name != "tool_result" or self._state.phase(owner) != "tool_pause":  # another call may be open
+                self.came(owner, event.name, noticed=noticed)
             if ends is not None:
-                for url in self.urls(owner):
-                    self._send(url, Said("end", owner, lifetimes=tuple(sorted(ends))))
+                self._ending.setdefault(owner, set()).update(ends)
 
     def tick(self, now: float) -> float:
         """Let events reach more of those whom they mean, and read again what is due by now, AT_ONCE plans and STEP_S
@@ -183,9 +207,10 @@ class Holding:
             pass
         read, ends = 0, perf_counter() + STEP_S
         while self._due and self._due[0][0] <= now and read < AT_ONCE and perf_counter() < ends:
-            _, _, held = heapq.heappop(self._due)
-            if held.valid_until <= now and self._is_held(held):
+            at, _, held = heapq.heappop(self._due)
+            if held.valid_until <= now and held.valid_until == at and self._is_held(held):
                 self._again(held, now)
+                self._end(held.request.owner)
                 read += 1
         if self._state.is_behind:
             return 0.0
@@ -200,7 +225,18 @@ class Holding:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
+    def _end(self, owner: Owner) -> None:
+        """End what an event ends, once no plan of the owner waits to be read again."""
+        if owner in self._ending and not any(held.due for held in self._owners.get(owner, {}).values()):
+            self._say(owner, Said("end", owner, lifetimes=tuple(sorted(self._ending.pop(owner)))))
+
+    def _make_due(self, held: Held, now: float) -> None:
+        if not held.due:
+            self._due_at(held, now)
+            held.due = True
+
     def _again(self, held: Held, now: float) -> None:
+        held.due = False
         try:
             made = self._planning.make(held.seen, held.request, now)
         except Exception:  # what stands, stands
@@ -218,7 +254,7 @@ class Holding:
     def _tell(self, held: Held) -> None:
         url = held.exchange.upstream
         held.untold = url is None
-        if url is None or held.told is None or held.seen.chosen.mode != ENFORCE:
+        if url is None or held.told is None or not held.enforced:
             return
         self._send(url, Said("plan", held.request.owner, held.exchange.id, held.told))
         self.counts["sent"] += 1
@@ -241,8 +277,8 @@ class Holding:
             heapq.heapify(self._due)
 
     def _is_held(self, held: Held) -> bool:
-        chains = self._owners.get(held.request.owner)
-        return chains is not None and chains.get(id(held.seen.arrived.chain)) is held
+        plans = self._owners.get(held.request.owner)
+        return plans is not None and plans.get(held.exchange.id) is held
 
     def engines(self) -> set[str]:
         """Engines that held something for somebody to whom something happened."""
@@ -250,10 +286,6 @@ class Holding:
 
     def urls(self, owner: Owner) -> set[str]:
         """Engines that act on plans of this owner; shadowed ones were told of none."""
-        chains = self._owners.get(owner)
-        listed = () if chains is None else chains.values()
-        return {
-            held.exchange.upstream
-            for held in listed
-            if held.exchange.upstream is not None and held.seen.chosen.mode == ENFORCE
-        }
+        plans = self._owners.get(owner)
+        listed = () if plans is None else plans.values()
+        return {url for held in listed if held.enforced for url in held.everywhere}

@@ -44,10 +44,10 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """owner: whose request it is. results: call ids whose results it carries that were open. side: another chain of its
-    owner waits for a tool. compacted: its chain's history was rewritten to something shorter. diverged: units that
-    agree with the chain's last prompt, where that was not reproduced. new: a chain seen for the first time. warned:
-    codes to answer with."""
+    """owner: whose request it is. results: call ids whose results it carries that were open. side: its owner waits for
+    a tool, in another chain, or in this one and the prompt neither brings a result nor goes on. compacted: its chain's
+    history was rewritten to something shorter. diverged: units that agree with the chain's last prompt, where that was
+    not reproduced. new: a chain seen for the first time. warned: codes to answer with."""
 
     owner: Owner
     chain: Chain
@@ -89,16 +89,18 @@ class Sessions:
         )
         if results and waiting is not chain:
             del self._waiting[chain.owner]  # its work goes on here, under another head
+        goes_on = bool(set(chain.tips) & set(digests))
+        side = waiting is not chain or (bool(chain.calls) and not results and not goes_on)
         compacted, diverged = False, None
-        if not new and chain.tips and chain.head == conversation.head and not set(chain.tips) & set(digests):
-            compacted = len(digests) < chain.units
+        if not new and chain.tips and chain.head == conversation.head and not goes_on:
+            compacted = len(digests) < chain.units and not side
             diverged = self._agreeing(chain, conversation)
         again = not new and chain.tips == tuple(digests[-1:])  # an unanswered prompt, sent once more: the same turn
         chain.seen, chain.requests = now, chain.requests + (not again)
         chain.model, chain.head, chain.units = conversation.model, conversation.head, len(digests)
         chain.tools = conversation.tool_digests
         self._tip(tenant, chain, digests[-1:])
-        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned, waiting is not chain)
+        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned, side)
 
     def answered(
         self, tenant: str, chain: Chain, digests: Sequence[bytes], calls: Mapping[str, str | None], now: float
