@@ -17,19 +17,16 @@ from kvpolicy.blocks import Layout
 from kvpolicy.directive import Plan, Verdict
 from kvpolicy.faults import Notice
 from kvpolicy.plan.answer import Answer, answer
+from kvpolicy.plan.asking import Asking
 from kvpolicy.plan.directives import Directives
 from kvpolicy.plan.later import Later
 from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, shorter_than_block
 from kvpolicy.plan.outline import Outline
-from kvpolicy.policy.contest import Guards
-from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
+from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
-from kvpolicy.policy.steps import Solver
 from kvpolicy.request import Owner, Request
 
 _KEPT = 1024  # answers by agent, of one menu
-
-Look = Callable[[IntervalPattern], Opening | None]
 
 
 class Resolver(Protocol):
@@ -87,20 +84,16 @@ def plan(
 
 
 def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None) -> list[Answer]:
-    """The policy's answer for each group. Where every function that is read is the owner's alone, the intervals, guards
-    and crossings of one group are those of the others."""
+    """The policy's answer for each group."""
     owner = drawn.request.owner
     idle_since = partial(_idle_since, state, owner)
-    shared: tuple[Guards, Solver | None] | None = None
-    looks = getattr(state, "intervals_of", None)
-    look: Look | None = None if looks is None else looks(owner)
     stamp: object = getattr(state, "hits_stamp", None)
-    quiet = looks is not None and look is None
+    asking = Asking(drawn, state, now)
     answers: list[Answer] = []
     for group, menu in enumerate(drawn.menus):
         if pace is not None:
             pace()
-        still = menu is not None and (quiet or not menu.intervals)
+        still = menu is not None and (asking.quiet or not menu.intervals)
         kept = _recall(menu, owner, drawn.lifetimes[group], stamp) if still and menu is not None else None
         if kept is not None:
             answers.append(kept)
@@ -110,21 +103,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
             verdicts: Mapping[str, Verdict] = policy.resolve(subject, state)
             step = next((at for at in policy.steps(subject, state) if at > now), inf)
         else:
-            if quiet:
-                openings = menu.closed
-            elif look is None:
-                opening, subject = state.opening, drawn.subject(group)
-                openings = tuple([opening(interval, subject) for interval in menu.intervals])
-            else:
-                openings = tuple([look(interval) for interval in menu.intervals])
-            alike = looks is not None and menu.of_the_owner
-            guards, solver = shared if alike and shared else (Guards(partial(drawn.subject, group), state), None)
-            if menu.timed and solver is None:
-                solver = Solver(guards.subject, state)
-            if alike:
-                shared = guards, solver
-            verdicts = menu.decided(openings, guards)
-            step = menu.next_step(openings, solver if menu.timed else None, now)
+            verdicts, step = asking.decide(menu, group)
         found = answer(drawn.lifetimes[group], verdicts, step, now, idle_since, drawn.answers[group])
         answers.append(found)
         if still and menu is not None:
