@@ -19,7 +19,7 @@ from kvpolicy.adapters.frameworks.openai_agents import Hooks, Steps, now
 from kvpolicy.adapters.frameworks.quiet import quiet
 from kvpolicy.workflow.graph import NESTED
 
-_numbers = count()
+_numbers = count(1)
 
 
 class Within(Steps):
