@@ -92,7 +92,7 @@ def assemble(  # noqa: PLR0915 - a list of parts
     watching = watchers(config, secret, clock)
     stages: list[Stage] = [decisions, doctor, *watching]
     app, gateway = make_gateway(config, stages, clock, mint)
-    gateway.proxy.chosen, decisions.heard = decisions.chosen, channels.state
+    gateway.proxy.chosen, gateway.proxy.look, decisions.heard = decisions.chosen, decisions.look, channels.state
 
     def release_all() -> int:
         outbox.clear()  # what waits would protect again

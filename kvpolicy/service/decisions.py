@@ -35,6 +35,7 @@ from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
 
 _FINISHED = frozenset({"stop", "end_turn", "completed", "stop_sequence"})
+LOOKED = "looked"  # a note until the stage takes it
 ANSWER_S, LOOK_S = 1.0, 0.005  # of an event that means many: it goes on after its answer
 
 
@@ -56,12 +57,12 @@ class Decisions(Deciding):
 
     async def enter(self, exchange: Exchange) -> None:
         """Plan it. What goes wrong here costs the hints; the salt stands all the same."""
+        looked = exchange.notes.pop(LOOKED, None)
         exchange.sent[SALT_FIELD] = unique()
         said = merged(from_headers(exchange.headers), from_body(exchange.body))
         context = identified(said.context, exchange.headers, exchange.body)
         context = self.holding.agents.placed(exchange.tenant.name, said.context, context)
-        key = digest_key(self.secret, exchange.tenant.name)
-        conversation = await run(is_long_body(exchange.body), dialects.read, exchange.dialect, exchange.body, key)
+        conversation = looked or await run(is_long_body(exchange.body), self._read, exchange)
         if conversation is None:
             self.counts["unread"] += 1
             self._answer(exchange, None, IGNORED, UNREAD)
@@ -86,6 +87,13 @@ class Decisions(Deciding):
         for each in unknown(said, context, arrived.owner, chosen.version, self.state.runs):
             self._warn(exchange, each.code, each.key, each.about)
         self._plan(exchange, seen, now)
+
+    def look(self, exchange: Exchange) -> None:
+        """What a long one means, for `enter`: digests of some megabytes hold up whoever shares their thread."""
+        exchange.notes[LOOKED] = self._read(exchange)
+
+    def _read(self, exchange: Exchange) -> dialects.Conversation | None:
+        return dialects.read(exchange.dialect, exchange.body, digest_key(self.secret, exchange.tenant.name))
 
     async def _told(self, exchange: Exchange, seen: Seen, now: float) -> None:
         """The run state hears of the request, and of what its client says has happened."""
