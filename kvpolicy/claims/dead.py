@@ -59,16 +59,23 @@ def _note_calls(holder: Holder, waits: Collection[str | None]) -> None:
             chain.awaits = True  # events told of the call, and this chain's answer was the last before them
 
 
-def is_aside(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable], brings: bool = False) -> bool:
-    """Whether a request that comes while its owner waits for a tool is none that the tool's result leads to. brings:
-    see `bury`."""
-    if not holder.chains or brings:
+def is_aside(
+    holder: Holder,
+    head: Hashable,
+    layout: Layout,
+    hashes: Sequence[Hashable],
+    waits: Collection[str | None],
+    brings: bool = False,
+) -> bool:
+    """Whether a request that comes while its owner waits for a tool is none that the tool's result leads to: it brings
+    none, and does not go on in a chain that waits. waits, brings: see `bury`."""
+    if not holder.chains or brings or carries_result(layout, 0):
         return False
+    _note_calls(holder, waits)
     chain = holder.chains.get(head)
-    if chain is None:
-        return not carries_result(layout, 0)
-    goes_on = any(line.reproduced(hashes) == len(line.claims) for line in chain.lines)
-    return not goes_on and not carries_result(layout, 0)
+    if chain is None or not chain.awaits:
+        return True
+    return not any(line.reproduced(hashes) == len(line.claims) for line in chain.lines)
 
 
 def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], brings: bool) -> list[Line]:

@@ -50,7 +50,7 @@ class Placing(Answering):
         by id, whose answers made the tool calls of its owner that are open; None among them: not known whose."""
         holder = self._holder(request.owner)
         head = head_of(request, layout, hashes)
-        aside = bool(waits) and dead.is_aside(holder, head, layout, hashes, request.brings)
+        aside = bool(waits) and dead.is_aside(holder, head, layout, hashes, waits, request.brings)
         if not holder.nameless:
             for line in dead.bury(holder, head, layout, hashes, waits, request.brings):
                 if line.claims:

@@ -209,6 +209,7 @@ class Deciding:
             if exchange.upstream is not None:
                 self._count(exchange, seen)  # what was told as deferred
 
+        self.holding.awaits(seen)
         self.fetch(seen.conversation, self.offsets, found)
 
     def _answer(self, exchange: Exchange, seen: Seen | None, status: str, reason: str | None = None) -> None:

@@ -72,6 +72,7 @@ class Decisions(Deciding):
         chosen = self.policies.choose(exchange.tenant, conversation.model, arrived.owner, said.policy, said.mode)
         seen = Seen(conversation, context, arrived, chosen, said, exchange.tenant.caps)
         exchange.notes[self.name] = seen
+        exchange.sent_off = self.holding.arrived
         for each in said.warnings:
             self._warn(exchange, each.code, each.key, each.about)
         for code in arrived.warned:
@@ -115,8 +116,10 @@ class Decisions(Deciding):
         seen.waits = self.state.waits_of(owner)  # before its own results close them
         seen.request = self._request(exchange, seen, None)
         arrived = seen.arrived
-        results = arrived.results if arrived.side else (arrived.results or None)
         phase = self.state.phase(owner)
+        # An event may have told of the call: then no answer's ids are known, but what goes on to no result is.
+        strange = phase == "tool_pause" and not (seen.first or seen.brings or arrived.goes_on)
+        results = arrived.results if arrived.side or strange else (arrived.results or None)
         changed = await self.telling.arrive(seen.request, now, results)
         resumed = (RESUMES[phase],) if phase in RESUMES and self.state.phase(owner) != phase else ()
         seen.events = (*(("compact",) if rewritten else ()), *resumed)
@@ -184,7 +187,6 @@ class Decisions(Deciding):
             return
         if seen.reader is None:
             seen.reader = AnswerReader(exchange.dialect, exchange.stream)
-            self.holding.arrived(exchange)
             if seen.request is not None:  # it has its prompt: what a pause kept for it is done
                 now = self.clock()
                 self.holding.replan(self.telling.touched(seen.request, now), now)

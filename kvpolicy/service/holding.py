@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
 from time import perf_counter
@@ -20,9 +20,8 @@ from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
 from kvpolicy.request import Owner, Request
 from kvpolicy.service.exchange import Exchange
-from kvpolicy.service.held import Held, reads_others
+from kvpolicy.service.held import MOST_PLANS, Held, Plans, reads_others
 from kvpolicy.service.meaning.client_agents import ClientAgents
-from kvpolicy.service.meaning.sessions import Chain
 from kvpolicy.service.outbox import Said
 from kvpolicy.service.planning import Planning
 from kvpolicy.service.seen import Seen
@@ -32,121 +31,81 @@ from kvpolicy.workflow.events import Event
 __all__ = ["REACHED_AT_ONCE", "Held", "Holding"]
 
 Send = Callable[[str, Said], None]
-MOST_OWNERS = 100_000
-MOST_PLANS = 16  # of one owner
+MOST_AWAITED = 4096  # owners with plans that are to follow
 AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
 STEP_S = 0.002  # likewise, of what is done in steps
 REACHED_AT_ONCE = 8  # owners that an event comes to in one step
 
 
-class Holding:
+class Holding(Plans):
     """send: a message to the engine at an address. counts: replans sent events faults. agents: at which nodes those
     stand that clients name by ids. sooner: set when something is due before all that was due; whoever sleeps until
     then wakes."""
 
     def __init__(self, planning: Planning, send: Send) -> None:
+        super().__init__()
         self._planning, self._state, self._send = planning, planning.state, send
-        self._owners: OrderedDict[Owner, OrderedDict[str, Held]] = OrderedDict()
-        self._by_id: dict[str, Held] = {}
         self._due: list[tuple[float, int, Held]] = []
         self._numbers = count()
-        self._plans = 0  # that are held
         self._engines: set[str] = set()
         self._ending: dict[Owner, set[str]] = {}  # claims that end when the owner's plans have been read again
+        self._awaited: OrderedDict[Owner, list[Seen]] = OrderedDict()  # whose plans are to follow
         self._reads_others = False  # whether a policy was in force by which a run's owners hang on each other
         self.counts: Counter[str] = Counter()
         self.agents = ClientAgents()
         self.sooner = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._owners)
-
-    def all(self) -> Iterator[tuple[Owner, tuple[Held, ...]]]:
-        """Every owner with its plans, the latest heard of last."""
-        for owner, plans in list(self._owners.items()):
-            yield owner, tuple(plans.values())
-
-    def find(self, request_id: str) -> Held | None:
-        """The plan of a request, while it is held."""
-        return self._by_id.get(request_id)
-
-    def knows(self, owner: Owner) -> bool:
-        """Whether engines hold something for it by our plans."""
-        return owner in self._owners
-
-    def last(self, owner: Owner, chain: Chain) -> Held | None:
-        """The newest plan of an owner's chain."""
-        plans = self._owners.get(owner)
-        listed = () if plans is None else reversed(plans.values())
-        return next((held for held in listed if held.seen.arrived.chain is chain), None)
-
     def let_go(self, owner: Owner, model: str | None) -> None:
         """Another replica serves this owner's requests now: its plans are that one's affair."""
-        plans = self._owners.get(owner)
         self._ending.pop(owner, None)
-        for key, held in list(plans.items()) if plans is not None else ():
+        for held in self.of(owner):
             if held.seen.conversation.model == model:
-                assert plans is not None
-                del plans[key]
-                self._plans -= 1
-                self._by_id.pop(held.exchange.id, None)
+                self._drop(held)
                 self.counts["let_go"] += 1
-        if plans is not None and not plans:
-            del self._owners[owner]
 
     def forget(self, owner: Owner) -> None:
         """Nothing was heard of an owner for so long that its claims have ended everywhere."""
         self._ending.pop(owner, None)
-        for held in self._owners.pop(owner, {}).values():
-            self._by_id.pop(held.exchange.id, None)
-            self._plans -= 1
+        for held in self.of(owner):
+            self._drop(held)
 
     def hold(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
         """A plan went out with its request, or is about to follow it. payload: as the engine takes it."""
         if seen.request is None or seen.plan is None:
             return
-        plans = self._owners.setdefault(seen.arrived.owner, OrderedDict())
-        self._owners.move_to_end(seen.arrived.owner)
-        held = Held(exchange, seen, seen.request, payload)
-        gone = []
-        for each in [each for each in plans.values() if held.replaces(each)]:
-            held.take_over(each)
-            gone.append(plans.pop(each.exchange.id))
         self._reads_others = self._reads_others or reads_others(seen.chosen.version.policy)
-        plans[exchange.id] = held
-        while len(plans) > MOST_PLANS:
-            gone.append(plans.popitem(last=False)[1])
-        while len(self._owners) > MOST_OWNERS:
-            gone += self._owners.popitem(last=False)[1].values()
-        for each in gone:
-            self._by_id.pop(each.exchange.id, None)
-        self._plans += 1 - len(gone)
-        self._by_id[exchange.id] = held
+        held = Held(exchange, seen, seen.request, payload)
+        self._put(held)
         self._time(held, seen.plan)
+
+    def awaits(self, seen: Seen) -> None:
+        """The plan of a request is to follow it."""
+        owner = seen.arrived.owner
+        self._awaited[owner] = [*(self._awaited.get(owner) or ())[1 - MOST_PLANS :], seen]
+        while len(self._awaited) > MOST_AWAITED:
+            self._awaited.popitem(last=False)
 
     def follow(self, exchange: Exchange, seen: Seen) -> None:
         """Send the newest plan of a request that went out without one."""
-        for held in self._owners.get(seen.arrived.owner, {}).values():
-            if held.exchange is exchange:
-                self._tell(held)
+        left = [each for each in self._awaited.pop(seen.arrived.owner, ()) if each is not seen]
+        if left:
+            self._awaited[seen.arrived.owner] = left
+        held = self.find(exchange.id)
+        if held is not None:
+            self._tell(held)
 
     def arrived(self, exchange: Exchange) -> None:
-        """A request has reached an engine: a plan that was made on the way follows it now, and what has happened."""
-        held = self._by_id.get(exchange.id)
-        if held is None or exchange.upstream is None:
-            return
-        if held.untold:
+        """A request goes to an engine: a plan that was made on the way follows it now."""
+        held = self.find(exchange.id)
+        if held is not None and (held.untold or (held.at is not None and held.at != held.url)):
             self._tell(held)
-        after, held.after = held.after, None
-        for said in after or ():
-            self._send(exchange.upstream, said)
 
     def replan(self, owners: Iterable[Owner], now: float, besides: str | None = None) -> None:
         """Read the plans of some owners again; what changed is sent. The first AT_ONCE at once, the others are due.
         What is to end with an event ends after that: a plan may say of it that it is dropped."""
         read = 0
         for owner in dict.fromkeys(owners):
-            for held in list(self._owners.get(owner, {}).values()):
+            for held in self.of(owner):
                 if held.exchange.id == besides:
                     continue
                 read += 1
@@ -161,7 +120,7 @@ class Holding:
         if not self._reads_others:
             return
         for mate in self._state.run_mates(owner):
-            for held in self._owners.get(mate, {}).values() if mate != owner else ():
+            for held in self.of(mate) if mate != owner else ():
                 if reads_others(held.seen.chosen.version.policy):
                     self._make_due(held, now)
 
@@ -174,8 +133,6 @@ class Holding:
         for url in self.urls(owner):
             self._engines.add(url)
             self._send(url, said)
-        for held in self._owners.get(owner, {}).values():
-            held.later(said)
 
     def happened(self, event: Event, owners: Iterable[Owner]) -> None:
         """An event reached some owners: holds until it end, claims that it ends end, plans are read again."""
@@ -190,7 +147,9 @@ class Holding:
         reached, ends = list(owners), ENDS.get(event.name)
         self.agents.told(event, reached)
         for owner in reached:
-            if owner not in self._owners:
+            for seen in self._awaited.get(owner, ()) if ends is not None else ():
+                seen.ends |= ends or frozenset()
+            if not self.knows(owner):
                 continue
             self.counts["events"] += 1
             if event.name != "tool_result" or self._state.phase(owner) != "tool_pause":  # another call may be open
@@ -208,7 +167,7 @@ class Holding:
         read, ends = 0, perf_counter() + STEP_S
         while self._due and self._due[0][0] <= now and read < AT_ONCE and perf_counter() < ends:
             at, _, held = heapq.heappop(self._due)
-            if held.valid_until <= now and held.valid_until == at and self._is_held(held):
+            if held.valid_until <= now and held.valid_until == at and self.find(held.exchange.id) is held:
                 self._again(held, now)
                 self._end(held.request.owner)
                 read += 1
@@ -227,8 +186,12 @@ class Holding:
 
     def _end(self, owner: Owner) -> None:
         """End what an event ends, once no plan of the owner waits to be read again."""
-        if owner in self._ending and not any(held.due for held in self._owners.get(owner, {}).values()):
-            self._say(owner, Said("end", owner, lifetimes=tuple(sorted(self._ending.pop(owner)))))
+        if owner not in self._ending or any(held.due for held in self.of(owner)):
+            return
+        ends = self._ending.pop(owner)
+        self._say(owner, Said("end", owner, lifetimes=tuple(sorted(ends))))
+        for held in self.of(owner):
+            held.seen.ends |= ends
 
     def _make_due(self, held: Held, now: float) -> None:
         if not held.due:
@@ -252,10 +215,11 @@ class Holding:
         self._time(held, made)
 
     def _tell(self, held: Held) -> None:
-        url = held.exchange.upstream
+        url = held.url
         held.untold = url is None
         if url is None or held.told is None or not held.enforced:
             return
+        held.at = url
         self._send(url, Said("plan", held.request.owner, held.exchange.id, held.told))
         self.counts["sent"] += 1
 
@@ -272,13 +236,11 @@ class Holding:
             if not self._due or at < self._due[0][0]:
                 self.sooner.set()
             heapq.heappush(self._due, (at, next(self._numbers), held))
-        if len(self._due) > 64 + 4 * self._plans:
-            self._due = [row for row in self._due if row[2].valid_until == row[0] and self._is_held(row[2])]
+        if len(self._due) > 64 + 4 * self.plans:
+            self._due = [
+                row for row in self._due if row[2].valid_until == row[0] and self.find(row[2].exchange.id) is row[2]
+            ]
             heapq.heapify(self._due)
-
-    def _is_held(self, held: Held) -> bool:
-        plans = self._owners.get(held.request.owner)
-        return plans is not None and plans.get(held.exchange.id) is held
 
     def engines(self) -> set[str]:
         """Engines that held something for somebody to whom something happened."""
@@ -286,6 +248,4 @@ class Holding:
 
     def urls(self, owner: Owner) -> set[str]:
         """Engines that act on plans of this owner; shadowed ones were told of none."""
-        plans = self._owners.get(owner)
-        listed = () if plans is None else plans.values()
-        return {url for held in listed if held.enforced for url in held.everywhere}
+        return {url for held in self.of(owner) if held.enforced for url in held.everywhere}

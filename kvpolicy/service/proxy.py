@@ -188,6 +188,7 @@ class Proxy:
             ours = {**exchange.sent_headers, "accept-encoding": "identity"}
             passage.headers = [*((n, v) for n, v in passage.headers if n not in ours), *ours.items()]
             passage.prefer, passage.told = exchange.prefer, exchange.answer_headers
+            passage.asks = lambda url: self._asks(exchange, url)
             passage.chose = lambda url, status: self._chose(exchange, url, status)
             passage.chunk = lambda data: self._chunk(exchange, data)
             how = await self._forwarding.forward(passage, receive, send)
@@ -214,6 +215,14 @@ class Proxy:
                 "x-kvp-warn": FAILED_OPEN if warned is None else f"{warned}, {FAILED_OPEN}"
             }
 
+    def _asks(self, exchange: Exchange, url: str) -> None:
+        exchange.engine = url
+        if exchange.sent_off is not None:
+            try:
+                exchange.sent_off(exchange)
+            except Exception:
+                self.counts["stage_faults"] += 1
+
     def _chose(self, exchange: Exchange, url: str, status: int) -> None:
         exchange.upstream, exchange.status = url, status
         if self.began is not None:
@@ -237,4 +246,5 @@ class Proxy:
                 stage.leave(exchange, how)
             except Exception:
                 self.counts["stage_faults"] += 1
+        exchange.sent_off = None
         exchange.body, exchange.sent, exchange.headers = {}, {}, {}  # whoever keeps the exchange keeps no prompt

@@ -22,7 +22,8 @@ class Seen:
     whether its client said something that rules read; expects: what it should find cached; released: when its answer
     ended, seconds; measured: whether the request's length is the whole prompt's, by the engine's own tokens; carried:
     whether the plan went out in the request's own body; waits, brings, events: see `Request`; first: whether it is its
-    owner's first request; over: whether it has ended; status, reason: what its client is told of its hints."""
+    owner's first request; ends: lifetimes of claims that have ended since it came; over: whether it has ended; status,
+    reason: what its client is told of its hints."""
 
     __slots__ = (
         "arrived",
@@ -32,6 +33,7 @@ class Seen:
         "chosen",
         "context",
         "conversation",
+        "ends",
         "events",
         "expects",
         "first",
@@ -73,6 +75,7 @@ class Seen:
         self.brings = bool(arrived.results) or (bool(conversation.units) and conversation.units[-1].kind == TOOL_RESULT)
         self.events: tuple[str, ...] = ()
         self.first = False
+        self.ends: frozenset[str] = frozenset()
         self.over = False
         self.measured = False
         self.carried = False

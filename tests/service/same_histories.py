@@ -412,7 +412,7 @@ HISTORIES = (
         "on tool_call until tool_result { held: turn { retention: hold until step_end at most 50min } }\n",
         _in_an_interval,
     ),
-    History("cancelled", "that a request is withdrawn", PLAIN, _cancelled, False, STREAMED),
+    History("cancelled", "that a request is withdrawn", PLAIN, _cancelled, False),
     History("models", "another model", PAUSE, _models),
     History("agents", "another agent", PAUSE, _agents),
     History(

@@ -47,7 +47,8 @@ class Arrived:
     """owner: whose request it is. results: call ids whose results it carries that were open. side: its owner waits for
     a tool, in another chain, or in this one and the prompt neither brings a result nor goes on. compacted: its chain's
     history was rewritten to something shorter. diverged: units that agree with the chain's last prompt, where that was
-    not reproduced. new: a chain seen for the first time. warned: codes to answer with."""
+    not reproduced. goes_on: it goes through the chain's last prompt. new: a chain seen for the first time. warned:
+    codes to answer with."""
 
     owner: Owner
     chain: Chain
@@ -57,6 +58,7 @@ class Arrived:
     new: bool = False
     warned: tuple[str, ...] = ()
     side: bool = False
+    goes_on: bool = False
 
 
 class Sessions:
@@ -100,7 +102,7 @@ class Sessions:
         chain.model, chain.head, chain.units = conversation.model, conversation.head, len(digests)
         chain.tools = conversation.tool_digests
         self._tip(tenant, chain, digests[-1:])
-        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned, side)
+        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned, side, goes_on)
 
     def answered(
         self, tenant: str, chain: Chain, digests: Sequence[bytes], calls: Mapping[str, str | None], now: float
