@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import httpx
@@ -102,6 +103,25 @@ def test_crews_at_once_do_not_mix(served: Stack) -> None:
     for kind in ("threads", "tasks"):
         expected = sorted((f"{kind}-{n}", f"{which}{n}") for n in range(8) for which in ("first", "second"))
         assert all_owners(served.service, f"{kind}-", 16) == expected
+
+
+def test_agents_of_one_role_at_once_are_owners_of_their_own(served: Stack) -> None:
+    service, together = kvpolicy.Service(served.service), Barrier(2)
+
+    class Waits(Engine):
+        def on_outbound(self, message: httpx.Request) -> httpx.Request:
+            if (here() or {}).get("agent") == "{name} of one":
+                together.wait(SLOW_S)
+            return super().on_outbound(message)
+
+    llm = model(served, Waits())
+    team = crew(agent("{name} of one", llm), agent("then", llm))
+    with watch(team, service, session="roles") as run:
+        asyncio.run(team.kickoff_for_each_async([{"name": "A"}, {"name": "B"}]))
+    assert service.flush(SLOW_S) and once.counts == {}
+    rows = [row for row in owners(served.service, session="roles") if row["agent"] == "{name} of one"]
+    assert [(row["branch"] or "").partition("-")[0] for row in rows].count("{name} of one") == 1, rows
+    assert len(rows) == 2 and {(row["run"], row["phase"]) for row in rows} == {(run.owner.run, "ended")}
 
 
 def test_methods_of_a_flow_are_its_steps(served: Stack) -> None:
