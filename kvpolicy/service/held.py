@@ -63,13 +63,18 @@ class Held:
 
     def replaces(self, other: Held, busy: bool) -> bool:
         """Whether its request's claims take the place of another one's, of the same owner: not of one of another chain;
-        nor while the chain is busy (nothing of it dies then), but of one that runs and whose prompt it goes through;
-        nor of one whose answer made a call that was open when this one came without its result."""
+        nor while the chain is busy (nothing of it dies then), but of one that runs and whose prompt it goes through."""
         if not self.same_chain(other):
             return False
-        if not other.seen.over:
-            return self._goes_through(other)
-        return not busy and (self.seen.brings or other.exchange.id not in self.seen.waits)
+        return not busy if other.seen.over else self._goes_through(other)
+
+    def keeps_busy(self, other: Held) -> bool:
+        """Whether its chain is busy by another request of it: one that runs, or whose answer made a call that was open
+        when this one came without its result."""
+        if other.exchange is self.exchange or not self.same_chain(other):
+            return False
+        waits = () if self.seen.brings else self.seen.waits
+        return not other.seen.over or other.exchange.id in waits or None in waits
 
     def _goes_through(self, other: Held) -> bool:
         units = other.seen.conversation.units
@@ -121,9 +126,7 @@ class Plans:
         """Take a plan in, and let go of those whose place it takes."""
         owner = held.seen.arrived.owner
         others = self.of(owner)
-        busy = any(
-            not each.seen.over and each.same_chain(held) for each in others if each.exchange is not held.exchange
-        )
+        busy = any(held.keeps_busy(each) for each in others)
         for each in others:
             if held.replaces(each, busy):
                 held.take_over(each)

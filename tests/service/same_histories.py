@@ -173,6 +173,41 @@ def _asides(both: Both) -> None:
     both.ask("s", [*told, *results("c1")])
 
 
+def _side_talk(both: Both) -> None:
+    told = both.ask("s", [system(), user("a")], calls("c1"))
+    side = both.ask("s", [system("title"), user("t1")])
+    both.ask("s", [*side, user("t2")])
+    assert both.kept("r1")[0] == PROTECTED
+    both.ask("s", [*told, *results("c1")])
+
+
+def _told_of_a_call(both: Both) -> None:
+    told = both.ask("s", [system(), user("a")])
+    both.event("tool_call", session="s", tool="make")
+    both.ask("s", [system(), user("other")])
+    assert both.kept("r1")[0] == PROTECTED
+    both.ask("s", [*told, user("b")])
+
+
+def _ended_before_its_plan(both: Both) -> None:
+    ask = both.begin("s", [system("own"), user("a")])
+    both.happens("session_end", session="s")
+    both.end(ask)
+    both.check("its end")
+    assert both.kept("r1")[-1] == 35
+
+
+def _edited_beside_another(both: Both) -> None:
+    first = both.begin("s", [system(), user("a")], calls("c1"))
+    told = both.begin("s", [system(), user("b")])
+    both.end(told)
+    other = both.begin("s", [*told.messages, user("c")])
+    both.end(first)
+    both.end(other)
+    both.check("all are done")
+    assert both.kept("r2")[-1] == 235
+
+
 def _side_requests(both: Both) -> None:
     both.ask("s", [system(), user("a")])
     both.ask("s", [system("title"), user("t1")])
@@ -387,6 +422,10 @@ any { priority: clamp(100 - 10 * steps_to_next_use() else 9, 40, 100) }
 HISTORIES = (
     History("titles", "whose tool calls are open", PAUSE, _titles),
     History("asides", "that a request with the same head is none that the tool's result leads to", PAUSE, _asides),
+    History("side_talk", "that a request goes on, but not where the tool was called", PAUSE, _side_talk),
+    History("told_of_a_call", "a call that an event told of", PAUSE, _told_of_a_call),
+    History("ended_before_its_plan", "an end before a plan that comes late", PLAIN, _ended_before_its_plan, False),
+    History("edited_beside_another", "that nothing dies while its chain runs", PAUSE, _edited_beside_another, False),
     History("side_requests", "what a chain begins with, before places are known", PAUSE, _side_requests),
     History("busy", "that a plan which comes before the first block is no second request", PAUSE, _busy, False),
     History("edited", "what a chain begins with, where its first plan came late", PAUSE, _edited),
