@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvpolicy.policy.analysis.crossing import Crossing
-from kvpolicy.policy.analysis.facets import FEW, guards, intervals
+from kvpolicy.policy.analysis.during import intervals
+from kvpolicy.policy.analysis.facets import FEW, guards
 from kvpolicy.policy.bits import bits_of, members
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.layers import Layer
