@@ -61,10 +61,8 @@ class NamedGraphs:
         """Raises InputFault where so many more nodes and edges of a tenant are too many."""
         own = self._marks.get(tenant, 0) + marks
         if own > MARKS_OF_A_TENANT:
-            raise InputFault(
-                f"nodes and edges: {own} in all workflows of this tenant with this one; {MARKS_OF_A_TENANT} are allowed, "
-                "delete one"
-            )
+            said = f"nodes and edges: {own} in all workflows of this tenant with this one"
+            raise InputFault(f"{said}; {MARKS_OF_A_TENANT} are allowed, delete one")
         if sum(each for owner, each in self._marks.items() if owner is not None) + marks > MOST_MARKS:
             raise InputFault(f"nodes and edges: more than {MOST_MARKS} in the workflows of all tenants")
 

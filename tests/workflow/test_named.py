@@ -83,7 +83,7 @@ def test_and_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     state.runs.name("b", SHORT, "t")  # two nodes, one edge
     state.runs.name("a", LONG, "t")  # told again: nothing more
     for name, graph in (("c", SHORT), ("b", LONG)):
-        with pytest.raises(InputFault, match="nodes and edges: 1[01] in all workflows of this tenant"):
+        with pytest.raises(InputFault, match=r"nodes and edges: 1[01] in all workflows of this tenant"):
             state.runs.name(name, graph, "t")
     assert state.runs.named.names("t") == ("a", "b")
     assert state.runs.named.find("t", "b").graph is SHORT  # type: ignore[union-attr]
