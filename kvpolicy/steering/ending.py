@@ -46,7 +46,7 @@ class Ending(Requests):
         if self.policy is None:
             return True
         try:
-            classified = bool(tool_calls) or finished is not None
+            classified = bool(tool_calls) or bool(finished)  # one that was cut short is no end of a turn
             line = running.line
             if line is not None:
                 self.ledger.finish(line, running.made, now, classified)

@@ -173,6 +173,13 @@ def _asides(both: Both) -> None:
     both.ask("s", [*told, *results("c1")])
 
 
+def _cut_short(both: Both) -> None:
+    both.ask("s", [system(), user("a")], most=3)
+    assert both.kept("r1")[0] == PROTECTED
+    both.event("turn_end", session="s")
+    assert both.kept("r1")[0] == 50
+
+
 def _side_talk(both: Both) -> None:
     told = both.ask("s", [system(), user("a")], calls("c1"))
     side = both.ask("s", [system("title"), user("t1")])
@@ -422,6 +429,7 @@ any { priority: clamp(100 - 10 * steps_to_next_use() else 9, 40, 100) }
 HISTORIES = (
     History("titles", "whose tool calls are open", PAUSE, _titles),
     History("asides", "that a request with the same head is none that the tool's result leads to", PAUSE, _asides),
+    History("cut_short", "that an answer which was cut short ends no turn", UNTIL.replace("EVENT", "turn_end"), _cut_short),
     History("side_talk", "that a request goes on, but not where the tool was called", PAUSE, _side_talk),
     History("told_of_a_call", "a call that an event told of", PAUSE, _told_of_a_call),
     History("ended_before_its_plan", "an end before a plan that comes late", PLAIN, _ended_before_its_plan, False),
