@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from starlette.types import Receive, Send
 
 from kvpolicy.service.config import Limits
@@ -126,6 +127,7 @@ class Forwarding:
         """Pass an answer on as it comes. A break on the way ends the client's connection without a clean end."""
         chunk = passage.chunk if answer.status < GOOD else None
         loop, limits, taking = asyncio.get_running_loop(), self._limits, False
+        connection = _ended_by_closing(answer)
         try:
             async with asyncio.timeout(None) as bound:
                 bound.reschedule(loop.time() + limits.client_idle_s)
@@ -142,6 +144,8 @@ class Forwarding:
                     await send({"type": "http.response.body", "body": part, "more_body": True})
                     if chunk is not None:
                         chunk(part)
+            if connection is not None and isinstance(connection.exception(), OSError):
+                raise aiohttp.ClientPayloadError("the connection was not closed, it broke")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             self._counts["stalled" if taking else "upstream_faults"] += 1
@@ -150,6 +154,14 @@ class Forwarding:
             self._counts["upstream_faults"] += 1
             raise UpstreamBroke("the upstream ended the connection in the middle of its answer") from fault
         return answer.status < GOOD
+
+
+def _ended_by_closing(answer: aiohttp.ClientResponse) -> ResponseHandler | None:
+    """The connection of an answer that ends where that does; None for one whose end is told. The client library takes
+    a reset for such an end, too."""
+    if "content-length" in answer.headers or "transfer-encoding" in answer.headers or answer.connection is None:
+        return None
+    return answer.connection.protocol
 
 
 def answer_headers(answer: aiohttp.ClientResponse, told: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

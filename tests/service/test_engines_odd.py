@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
+import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import orjson
 import pytest
 
+from tests.service.test_edge_failing_open import assembled, stage
 from tests.service.test_edge_passing import CHAT, PATH, raw
 from tests.service.test_edge_refusals import hashed
 from tests.service.through import until
@@ -134,3 +138,87 @@ def test_no_client_writes_the_log_and_probes_may_be_heads(tmp_path: Path) -> Non
                 httpx.post(at + PATH, json=CHAT, headers={"x-api-key": "k"}, timeout=30)
             assert until(lambda: 'outcome="broken"} 1.0' in httpx.get(f"{at}/metrics", timeout=30).text, True)
     assert log.read_text() == ""
+
+
+# --- answers whose end is told by nothing, or by a break -------------------------------------------------------------
+
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+SSE = b"content-type: text/event-stream\r\n"
+
+
+def _closing(data: bytes, how: str) -> Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if "/tokenize" in asked.line:
+            writer.write(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")
+            return
+        writer.write(data)
+        await writer.drain()
+        await asyncio.sleep(0.05)  # it has arrived
+        if how == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+        elif how == "close":
+            writer.close()
+
+    return answer
+
+
+def _seen(data: bytes, how: str) -> tuple[bytes | None, dict[str, int], str, int]:
+    """What a client got of a streamed answer, None where that had no clean end; what was counted; the owner's phase;
+    and the status of the next request."""
+    with upstream(_closing(data, how)) as engine, assembled(engine.url, limits={"decide_within_s": 5.0}) as (at, made):
+        got: bytes | None = None
+        with suppress(httpx.RemoteProtocolError):
+            told = {"x-session-id": "s"}
+            got = httpx.post(at + PATH, json={**CHAT, "stream": True}, headers=told, timeout=20).content
+        assert until(lambda: made.proxy.running, 0) == 0
+        counts = {name: made.proxy.counts[name] for name in ("broken", "upstream_faults")}
+        state = stage(made, "decisions").state
+        phase = state.phase(state.owners()[0])
+        again = httpx.post(f"{at}/v1/embeddings", json={}, timeout=20).status_code if how == "keep" else 200
+        return got, counts, phase, again
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_an_answer_that_ends_with_its_connection_ends_cleanly(version: bytes) -> None:
+    body = EVENT + TOLD + b"data: [DONE]\n\n"
+    got, counts, phase, _ = _seen(b"HTTP/%s 200 OK\r\n%s\r\n%s" % (version, SSE, body), "close")
+    assert (got, counts["broken"], phase) == (body, 0, "human_pause")
+
+
+def test_an_old_answer_with_a_length_may_keep_its_connection() -> None:
+    head = b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: %d\r\n\r\n"
+    got, counts, _, again = _seen(head % len(BODY) + BODY, "keep")
+    assert (got, counts["upstream_faults"], again) == (BODY, 0, 200)
+
+
+@pytest.mark.parametrize(
+    ("data", "how"),
+    [
+        (b"HTTP/1.0 200 OK\r\n" + SSE + b"\r\n" + EVENT + TOLD[:30], "reset"),
+        (b"HTTP/1.1 200 OK\r\n" + SSE + b"\r\n" + EVENT + TOLD[:30], "reset"),
+        (chunked(EVENT, TOLD[:30], end=b""), "reset"),
+        (chunked(EVENT, TOLD[:30], end=b""), "close"),
+        (chunked(EVENT, end=b"40\r\n" + TOLD[:30]), "close"),
+        (chunked(EVENT, TOLD, b"data: [DONE]\n\n", end=b""), "close"),
+        (chunked(EVENT, TOLD, end=b"0\r\nx-trai"), "close"),
+    ],
+    ids=["old reset", "reset", "chunked reset", "half an event", "half a chunk", "no last chunk", "half a trailer"],
+)
+def test_a_break_in_the_middle_of_an_event_is_a_break_for_the_client(data: bytes, how: str) -> None:
+    got, counts, phase, _ = _seen(data, how)
+    assert (got, counts, phase) == (None, {"broken": 1, "upstream_faults": 1}, "running")
+
+
+def test_what_comes_before_an_answer_may_come_often_and_is_no_answer_alone() -> None:
+    hints = b"HTTP/1.1 102 Processing\r\n\r\n" * 20 + b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
+    assert _seen(hints + whole(), "keep")[0] == BODY
+    answer = asked(hints, close=True)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (502, "api_error")
+
+
+def test_a_trailer_that_was_said_to_come_is_not_passed_on() -> None:
+    data = STREAM[:-2] + b"trailer: x-trailer\r\n\r\n" + chunked(TOLD, end=b"0\r\nx-trailer: 1\r\n\r\n")[len(STREAM) :]
+    got, counts, phase, _ = _seen(data, "keep")
+    assert (got, counts["broken"], phase) == (TOLD, 0, "human_pause")
