@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kvpolicy import check
+
 GOOD = "system, tools { priority: 90 }\nturn { priority: 50  ttl: 5min }\nscratchpad { retention: drop }\n"
 TWO_FAULTS = "system { priority: 90 }\nturn { priorty: 50 }\ntool_result { ttl: 300 }\n"
 
@@ -125,3 +127,25 @@ def test_bad_calls(tmp_path: Path) -> None:
     for words in (["check"], ["check", "a.kvp", "--format", "xml"], ["check", "a.kvp", "--bogus"]):
         done = kvp(tmp_path, *words)
         assert (done.returncode, done.stdout) == (2, "")
+
+
+def _wide(ways: int, firsts: int) -> str:
+    """A workflow whose many first nodes many lead to, by way of the node that it stands for."""
+    first, many = [f"a{i}" for i in range(firsts)], [f"b{i}" for i in range(ways)]
+    inner = f"  agent last, {', '.join(first)}\n" + "".join(f"  {node} -> last\n" for node in first)
+    outer = f"  agent {', '.join(many)}\n  workflow inner as x\n" + "".join(f"  {node} -> x\n" for node in many)
+    return f"turn {{ priority: 40 }}\nworkflow inner {{\n{inner}}}\nworkflow outer {{\n{outer}}}\n"
+
+
+@pytest.mark.parametrize(("firsts", "fine"), [(166, True), (167, False)])  # 300 * 166 + 166 edges, 300 * 167 + 167
+def test_a_workflow_of_too_many_edges_is_told_where_it_is_written(tmp_path: Path, firsts: int, fine: bool) -> None:
+    text = _wide(300, firsts)
+    (tmp_path / "a.kvp").write_text(text)
+    done, drawn = kvp(tmp_path, "check", "a.kvp"), kvp(tmp_path, "graph", "a.kvp", "--format", "json")
+    assert (done.returncode == 0, drawn.returncode == 0) == (fine, fine)
+    if not fine:
+        line = text.split("\n").index("  workflow inner as x") + 1
+        assert f"a.kvp:{line}:12: error KVP109 unusable-file: 'outer' is too large: laid out flat" in done.stdout
+        assert "has 50,267 edges, and 50,000 at most are taken" in done.stdout
+        assert "let one node of the inner workflow begin it" in done.stdout
+        assert [fault.code for fault in check(text)] == ["KVP109"]

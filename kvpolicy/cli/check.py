@@ -87,11 +87,12 @@ def _one(target: str) -> list[str]:
 def _faults(files: list[str], engine: str | None) -> tuple[tuple[Diagnostic, ...], dict[str, str]]:
     """What is wrong with one set, and the texts of its files."""
     from kvpolicy.language.load import load
+    from kvpolicy.loading import with_graphs
     from kvpolicy.policy.checked import examined
 
     checked = examined(load(files))
     more = () if engine is None else _of_engine(checked, engine)
-    return (*checked.diagnostics, *more), checked.texts()
+    return (*with_graphs(checked), *more), checked.texts()
 
 
 def _named(files: list[str], texts: Mapping[str, str]) -> list[str]:

@@ -76,6 +76,8 @@ def _edge(edge: syntax.Edge) -> GraphEdge:
     return GraphEdge(edge.source, edge.target, count_of(times, edge.target), edge.at_most, edge.is_loop, probability)
 
 
-def unknown_node(node: str, place: Place, name: str) -> Diagnostic:
-    """An edge, a call or a join that names a node which the workflow `name` does not have."""
-    return codes.UNKNOWN_NAME.at(place, f"'{node}' is no node of workflow {name}", fix=f"declare it: agent {node}")
+def unknown_node(node: str, place: Place, name: str, mend: str | None = None) -> Diagnostic:
+    """An edge, a call or a join that names a node which the workflow `name` does not have. mend: how its form declares
+    one; without it, a block's."""
+    fix = f"declare it: {mend or f'agent {node}'}"
+    return codes.UNKNOWN_NAME.at(place, f"'{node}' is no node of workflow {name}", fix=fix)

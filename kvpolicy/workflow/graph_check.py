@@ -6,6 +6,7 @@ from callers.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 
 from kvpolicy.faults import NOTICE, Diagnostic
@@ -28,17 +29,33 @@ def check(graph: Wiring) -> tuple[Diagnostic, ...]:
             codes.LOOP_WITHOUT_EXIT.at(
                 place,
                 f"the loop {' -> '.join((*names, names[0]))} of workflow {graph.name} has no way out",
-                fix=f"add an edge out of it, or a bound: loop {names[-1]} -> {names[0]} at most 3",
+                fix=f"add an edge out of it, or a bound: {_bound_on(graph, names[-1], names[0])}",
             )
         )
     for name in unreachable(graph):
         message = f"no way through workflow {graph.name} leads to '{name}'; its spans count as never needed again"
         at = graph.places.get(name, place)
-        fix = f"write a way to it, such as NODE -> {name}, or remove it"
+        way = f"NODE -> {name}" if _in_a_text(graph) else f'["NODE", {_json(name)}] among the edges'
+        fix = f"write a way to it, such as {way}, or remove it"
         found.append(Diagnostic("UNREACHABLE_NODE", "UNREACHABLE_NODE", NOTICE, at, message, fix=fix))
     for message in scaled_shares(graph):
         found.append(Diagnostic("SHARES_SCALED", "SHARES_SCALED", NOTICE, place, message))
     return tuple(found)
+
+
+def _in_a_text(graph: Wiring) -> bool:
+    """Whether it is a block of a policy: only there do nodes have places. Else its author writes JSON."""
+    return bool(graph.places)
+
+
+def _bound_on(graph: Wiring, source: str, target: str) -> str:
+    if _in_a_text(graph):
+        return f"loop {source} -> {target} at most 3"
+    return f'{{"from": {_json(source)}, "to": {_json(target)}, "at_most": 3}}'
+
+
+def _json(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
 
 
 def loops(graph: Wiring) -> tuple[tuple[str, ...], ...]:

@@ -6,6 +6,7 @@ an unknown node), becomes a diagnostic in `problems`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -79,15 +80,19 @@ def _from_json(document: Mapping[str, Any], name: str, make: type[Made], depth: 
     usable = []
     for edge in edges:
         missing = [end for end in (edge.source, edge.target) if end not in nodes]
-        problems += [unknown_node(end, place, name) for end in dict.fromkeys(missing)]
+        problems += [_unknown(end, place, name) for end in dict.fromkeys(missing)]
         if not missing:
             usable.append(edge)
-    problems += [unknown_node(node, place, name) for node in joins if node not in nodes]
+    problems += [_unknown(node, place, name) for node in joins if node not in nodes]
     problems += wrong_calls([(edge, place) for edge in usable])
     known = {node: kind for node, kind in joins.items() if node in nodes}
     if nested:
         nodes, usable, known = flatten(nodes, usable, known, nested)
     return make(nodes, usable, known, name=name, problems=tuple(problems))
+
+
+def _unknown(node: str, place: Place, name: str) -> Diagnostic:
+    return unknown_node(node, place, name, f"{json.dumps(node, ensure_ascii=False)} among the nodes")
 
 
 def _nested(told: Mapping[str, Any], node: str, depth: int) -> tuple[Wiring, str]:

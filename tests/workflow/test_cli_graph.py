@@ -239,3 +239,30 @@ def test_chances_that_cost_too_much_are_not_shown(tmp_path: Path, capsys: pytest
         main(["graph", str(file), "--format", "json"])
         rows = json.loads(capsys.readouterr().out)["nodes"]
         assert sum(row["reuse_probability"] is not None for row in rows) == known
+
+
+def test_a_mend_is_written_in_the_form_of_the_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is added as told is what was asked for; a block's words are a block's alone."""
+    document = {"nodes": ["a", "c", 'd "e"'], "edges": [["a", "b"], ["a", "c"], ["c", "a"]], "joins": {"z": "and"}}
+    file = tmp_path / "g.json"
+    file.write_text(json.dumps(document))
+    status, told = graph(capsys, str(file))
+    mends = [row["fix"] for row in told["diagnostics"]]
+    assert status == 1
+    assert mends == [
+        'declare it: "b" among the nodes',
+        'declare it: "z" among the nodes',
+        'add an edge out of it, or a bound: {"from": "c", "to": "a", "at_most": 3}',
+        'write a way to it, such as ["NODE", "d \\"e\\""] among the edges, or remove it',
+    ]
+    bounded = json.loads(mends[2].partition(": ")[2])
+    mended = {"nodes": ["a", "c", "b", "z"], "edges": [["a", "b"], ["a", "c"], bounded, ["c", "z"]]}
+    file.write_text(json.dumps(mended))
+    status, told = graph(capsys, str(file))
+    assert (status, told["diagnostics"]) == (0, [])
+    block = tmp_path / "g.kvp"
+    block.write_text("workflow g {\n  agent a, c, d\n  a -> c\n  c -> a\n}\n")
+    assert [row["fix"] for row in graph(capsys, str(block))[1]["diagnostics"]] == [
+        "add an edge out of it, or a bound: loop c -> a at most 3",
+        "write a way to it, such as NODE -> d, or remove it",
+    ]
