@@ -95,6 +95,9 @@ ASSUMED = (
 
 
 def _explain(chance: Random, grown: list[str]) -> Case:
+    """A span, the spans of a request, or blocks of a timeline."""
+    if chance.random() < 0.5:
+        return _explained_document(chance, grown)
     case = Case(["explain"])
     case.words += [_sound(chance, grown, case), f"--span={_option(chance, SPANS)}"]
     for _ in range(chance.randrange(3)):
@@ -136,7 +139,7 @@ def _diff(chance: Random, grown: list[str]) -> Case:
     return case
 
 
-def _why(chance: Random, grown: list[str]) -> Case:
+def _explained_document(chance: Random, grown: list[str]) -> Case:
     case = Case(["explain"])
     case.words += [_sound(chance, grown, case)]
     if chance.random() < 0.5:
@@ -233,7 +236,6 @@ MAKERS: dict[str, Callable[[Random, list[str]], Case]] = {
     "fmt": _fmt,
     "diff": _diff,
     "explain": _explain,
-    "why": _why,
     "test": _test,
     "plan": _plan,
     "replay": _replay,

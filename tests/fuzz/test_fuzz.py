@@ -31,6 +31,7 @@ def test_damaged_input_is_answered(command: str, texts: list[list[str]], tmp_pat
     chance = Random(command)
     for _ in range(SMOKE):
         tried = case(chance, texts, (command,))
+        assert tried.words[0] == command, "it is counted as the command that it calls"
         told = trying.wrong(tried, tmp_path, PATIENT_S)
         assert told is None, f"{tried.words}\n{told}"
         for file in tmp_path.iterdir():
