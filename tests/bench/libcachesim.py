@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kvpolicy.faults import install
 from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.library import find
 from kvpolicy.simulate.replay import Replay
@@ -79,7 +80,7 @@ def main() -> int:
     try:
         module = library()
     except ImportError:
-        print("  libcachesim is not installed (pip install 'kvpolicy[bench]'): nothing was compared")
+        print(f"  libcachesim is not installed ({install('bench')}): nothing was compared")
         return 0
     facts = Facts()
     calls = list(find(TRACE, Interleaving())[0].calls(facts))
