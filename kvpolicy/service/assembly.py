@@ -54,12 +54,15 @@ log = logging.getLogger("kvpolicy.service")
 def assemble(  # noqa: PLR0915 - a list of parts
     config: Config, clock: Callable[[], float] | None = None, source: Source | None = None
 ) -> tuple[FastAPI, Gateway]:
-    """The whole gateway. clock: seconds; by default the store's where replicas share one, else this machine's own.
-    source: of the configuration, where tenants and keys follow it. Raises PolicyFault or InputFault for what cannot
-    be."""
+    """The whole gateway. clock: seconds; by default the store's where replicas share one, and this machine's own for
+    the rest. source: of the configuration, where tenants and keys follow it. Raises PolicyFault or InputFault for what
+    cannot be."""
     store = open_store(config.store.redis, Settings(prefix=config.store.prefix), config.store.file)
     awaited = AwaitedStore(store)
     shared = config.store.redis is not None
+    # The store's time may stand for long: where a server whose clock is behind takes over. What is this process's alone
+    # (caps, engines that rest, the end of a drain) goes by its own.
+    own = clock or time.monotonic
     clock = clock or (store.now if shared else time.monotonic)
     secret = load_secret(config.secret_file)
     mint = minting(config, store, secret)
@@ -85,22 +88,22 @@ def assemble(  # noqa: PLR0915 - a list of parts
     state.at_once, state.reached = REACHED_AT_ONCE, holding.reached
     together = Together(awaited, state, holding.happened, holding.let_go) if shared else None
     telling: Telling = Alone(state) if together is None else together
-    residents = Residents(config.upstream, ENGINE, clock)
+    residents = Residents(config.upstream, ENGINE, own)
     size = residents.size_for
     decisions = Decisions(policies, planning, holding, telling, mint, secret, clock, block_size=size)
     doctor = Doctor(secret)
-    watching = watchers(config, secret, clock)
+    watching = watchers(config, secret, own)
     stages: list[Stage] = [decisions, doctor, *watching]
-    app, gateway = make_gateway(config, stages, clock, mint)
+    app, gateway = make_gateway(config, stages, own, mint)
     gateway.proxy.chosen, gateway.proxy.look, decisions.heard = decisions.chosen, decisions.look, channels.state
 
     def release_all() -> int:
         outbox.clear()  # what waits would protect again
         return channels.release_all()
 
-    routing = Routing(config.routing, gateway.upstreams, awaited, residents, clock)
+    routing = Routing(config.routing, gateway.upstreams, awaited, residents, own)
     stages.insert(1, routing)
-    tokenizing = Tokenizing(gateway.upstreams, clock)
+    tokenizing = Tokenizing(gateway.upstreams, own)
     decisions.fetch, decisions.placed = tokenizing.fetch, (residents.learn, doctor.placed)
     reloading = Reloading(policies, time.monotonic)
     lasting = LastingPolicies(awaited, policies)

@@ -80,6 +80,9 @@ class Round:
                 self.feed.unsent(records)
         self.more = self.feed.has_outgoing
         self.quiet = 0 if sent or asks else self.quiet + 1
+        if of_reads and not isinstance(of_reads[0], Exception):  # before anybody asks what time it is
+            seconds, micros = of_reads[0][0], of_reads[0][1]
+            self.clock.heard(int(seconds) + int(micros) / 1e6, asked, answered)
         for stream, answer in zip(self.feed.streams, of_reads, strict=False):
             if not isinstance(answer, Exception):
                 self.feed.arrived(list(stream.read(answer)), self.clock.now())
@@ -88,11 +91,8 @@ class Round:
         faults = [answer for answer in (*of_boards, *of_appends, *of_reads) if isinstance(answer, Exception)]
         if faults:
             raise faults[0]
-        if of_reads:
-            seconds, micros = of_reads[0][0], of_reads[0][1]
-            self.clock.heard(int(seconds) + int(micros) / 1e6, asked, answered)
-            if not self.more:
-                self.feed.give_up()
+        if of_reads and not self.more:
+            self.feed.give_up()
         self.force.answered(boards, of_boards)
 
     def _hello(self, wire: Wire) -> None:

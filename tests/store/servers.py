@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ class Server:
     def __init__(self, folder: Path, port: int | None = None, **options: str) -> None:
         self.folder, self.port = folder, port or free_port()
         self.options = options
+        self.late_s = 0  # how far its clock is behind this machine's
         self.tls: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +83,7 @@ class Server:
         arguments = [part for name, value in rows.items() for part in (f"--{name}", *self._parts(name, value))]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [*WRAPPED, BINARY, *arguments], stdout=log, stderr=log, start_new_session=True
+                [*WRAPPED, BINARY, *arguments], stdout=log, stderr=log, start_new_session=True, env=self._environment()
             )
         try:
             until(self.answers)
@@ -89,6 +91,17 @@ class Server:
             self.kill()
             raise
         return self
+
+    def _environment(self) -> dict[str, str]:
+        """With another clock where the test wants one. Without a compiler the test is skipped, and says so."""
+        if not self.late_s:
+            return dict(os.environ)
+        compiler = shutil.which("cc")
+        if compiler is None or sys.platform != "linux":
+            pytest.skip("a server with a clock of its own needs Linux and a C compiler")
+        built, source = self.folder / "late_clock.so", Path(__file__).with_name("late_clock.c")
+        subprocess.run([compiler, "-shared", "-fPIC", f"-DLATE={self.late_s}", "-o", built, source], check=True)
+        return {**os.environ, "LD_PRELOAD": str(built)}
 
     @staticmethod
     def _parts(name: str, value: str) -> list[str]:
