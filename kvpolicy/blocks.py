@@ -46,6 +46,11 @@ class Layout:
     order: tuple[int, ...]
 
     @property
+    def as_stated(self) -> bool:
+        """Whether the spans were stated in prompt order and cover it: the place of a span is its index."""
+        return self.order is _as_stated(len(self.spans))
+
+    @property
     def full(self) -> int:
         """Full blocks of the prompt."""
         return self.tokens // self.block_size

@@ -7,7 +7,7 @@ Same policy, request and state: same plan, whatever the order of spans or attrib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -19,8 +19,9 @@ from kvpolicy.faults import Notice
 from kvpolicy.plan.answer import Answer, answer
 from kvpolicy.plan.directives import Directives
 from kvpolicy.plan.later import Later
-from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, shorter_than_block
+from kvpolicy.plan.notices import clipped, is_short, position_unknown, shorter_than_block
 from kvpolicy.plan.outline import Outline
+from kvpolicy.plan.said import Said
 from kvpolicy.policy.contest import Guards
 from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
 from kvpolicy.policy.resolve import Menu
@@ -69,33 +70,42 @@ def plan(
         return Plan(request.id, now, (), words.DEFAULT_SHARE, None)
     if drawn is None or not drawn.fits(policy, request, state):
         drawn = Outline(policy, request, state, None if drawn is None else drawn.layout)
-    answers = _ask(policy, drawn, state, now, pace)
-    valid_until, told = inf, bool(drawn.short) or drawn.unplaced is not None
-    shares = {}
-    for found in answers:
-        shares[found.share] = 0
-        if found.strained:
-            told = True
-        valid_until = found.lapse if found.lapse < valid_until else valid_until
-    share, narrowed = narrowest_share(shares)
-    notices: Sequence[Notice] = ()
-    if told or narrowed is not None:
-        notices = Later(lambda: _notices(drawn, answers, narrowed))
     # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
-    directives = Directives(drawn, answers)
-    return Plan(request.id, now, directives, share, None if valid_until == inf else valid_until, notices)
+    said = _say(policy, drawn, state, now, pace)
+    drawn.answers = said.answers
+    notices = Later(lambda: _notices(drawn, said))
+    return Plan(request.id, now, Directives(said, drawn.layout.spans), said.share, said.valid_until, notices)
 
 
-def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None) -> list[Answer]:
+def _say(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None) -> Said:
+    """What the policy says of the request, which while nothing is open it may have said of others before."""
+    owner, alike = drawn.request.owner, drawn.alike
+    looks = getattr(state, "intervals_of", None)
+    look: Look | None = None if looks is None else looks(owner)
+    if looks is None or look is not None or alike is None:
+        return Said(_ask(policy, drawn, state, now, pace, look), drawn.claimed, drawn.groups)
+    told = (owner.tenant, owner.agent, getattr(state, "hits_stamp", None))
+    if alike.said is not None and alike.said[0] == told:
+        said: Said = alike.said[1]
+        return said
+    said = Said(_ask(policy, drawn, state, now, pace, look), drawn.claimed, drawn.groups)
+    if all(_recall(menu, owner, life, told[2]) for menu, life in zip(alike.menus, alike.lifetimes, strict=True)):
+        alike.said = (told, said)
+    return said
+
+
+def _ask(
+    policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None, look: Look | None
+) -> list[Answer]:
     """The policy's answer for each group. Where every function that is read is the owner's alone, the intervals, guards
-    and crossings of one group are those of the others."""
+    and crossings of one group are those of the others. look: the owner's intervals; None where nothing is open for it,
+    or the state cannot be asked for them."""
     owner = drawn.request.owner
     idle_since = partial(_idle_since, state, owner)
     shared: tuple[Guards, Solver | None] | None = None
-    looks = getattr(state, "intervals_of", None)
-    look: Look | None = None if looks is None else looks(owner)
     stamp: object = getattr(state, "hits_stamp", None)
-    quiet = looks is not None and look is None
+    looks = hasattr(state, "intervals_of")
+    quiet = looks and look is None
     answers: list[Answer] = []
     for group, menu in enumerate(drawn.menus):
         if pace is not None:
@@ -117,7 +127,7 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
                 openings = tuple([opening(interval, subject) for interval in menu.intervals])
             else:
                 openings = tuple([look(interval) for interval in menu.intervals])
-            alike = looks is not None and menu.of_the_owner
+            alike = looks and menu.of_the_owner
             guards, solver = shared if alike and shared else (Guards(partial(drawn.subject, group), state), None)
             if menu.timed and solver is None:
                 solver = Solver(guards.subject, state)
@@ -129,7 +139,6 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
         answers.append(found)
         if still and menu is not None:
             _remember(menu, owner, drawn.lifetimes[group], stamp, found)
-    drawn.answers = tuple(answers)
     return answers
 
 
@@ -153,17 +162,17 @@ def _remember(menu: Menu, owner: Owner, lifetime: str, stamp: object, found: Ans
     menu.kept[owner.tenant, owner.agent, lifetime] = (stamp, found)
 
 
-def _notices(drawn: Outline, answers: list[Answer], narrowed: Notice | None) -> tuple[Notice, ...]:
+def _notices(drawn: Outline, said: Said) -> tuple[Notice, ...]:
     """What to tell besides, span by span in prompt order."""
     notices: list[Notice] = []
     for index, group in zip(drawn.layout.order, drawn.groups, strict=True):
-        if index in drawn.short:
+        if is_short(drawn.layout, index):
             notices.append(shorter_than_block(drawn.layout, index))
         if group >= 0:
-            strained = answers[group].strained
+            strained = said.answers[group].strained
             notices += [clipped(drawn.layout.spans[index].kind, index, verdict) for verdict in strained]
-    if narrowed is not None:
-        notices.append(narrowed)
+    if said.narrowed is not None:
+        notices.append(said.narrowed)
     if drawn.unplaced is not None:
         notices.append(position_unknown(drawn.layout, drawn.unplaced))
     return tuple(notices)
