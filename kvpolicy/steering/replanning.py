@@ -57,8 +57,8 @@ class Replanning:
             pool.listener = self.ledger
             self._measure(policy)
         self._needs = reads = needs(policy)
-        if state is None:
-            self.state.learned.pauses.wanted = reads.density  # a state of one's own learns what this policy asks for
+        if state is None:  # a state of one's own learns what this policy asks for
+            self.state.learned.wanted, self.state.learned.pauses.wanted = reads.times, reads.density
         self._until = set(reads.until)
         self._pressure = Pressure(pool, reads.pressing)
         if self.state.gauges.pressure is None:
