@@ -60,7 +60,9 @@ class Outline:
         menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu_of", None)
         found: Groups | None = None
         if menu_of is not None and not policy.selectable and not [span for span in spans if span.attributes]:
-            kinds = tuple([None if (span := spans[i]).start == span.end else span.kind for i in order])
+            kinds: tuple[str | None, ...] = layout.kinds
+            if not layout.filled:
+                kinds = tuple([None if (span := spans[i]).start == span.end else span.kind for i in order])
             found = groups_of(policy, kinds, getattr(state, "kind_blind", False))
         # Kept while the request may be read again, for a hundred thousand owners: tuples, which have no spare room.
         self.menus: tuple[Menu | None, ...]
