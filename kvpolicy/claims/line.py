@@ -50,7 +50,6 @@ class Line:
         "request",
         "running",
         "steps",
-        "unmarked",
         "valid_until",
         "withdraw",
     )
@@ -72,7 +71,6 @@ class Line:
         self.queued: tuple[int, ...] = ()  # priorities at which it stands in the budget's order
         self.manual = False
         self.steps: list[Mark] = []  # marks without weight where a ladder of claims changes its tier
-        self.unmarked: Lease | None = None  # what the next settling marks on: see `Placing.place`, brief
 
     @property
     def length(self) -> int:

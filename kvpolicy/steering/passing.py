@@ -1,0 +1,74 @@
+"""Requests that end in the instant in which they come: what a replay is made of.
+
+`request` and `finish` in one. Nobody can see what such a request claims before its end, so its claims are made once, by
+what the policy says then; where something else would come of that, it starts and ends like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from kvpolicy.claims.ledger import Arrival
+from kvpolicy.request import Request
+from kvpolicy.steering.ending import Ending
+from kvpolicy.steering.outcome import Outcome, Running
+from kvpolicy.workflow.phases import RUNNING
+from kvpolicy.workflow.state import ToolCall
+
+
+class Passing(Ending):
+    """Requests without a duration."""
+
+    def pass_by(
+        self,
+        request: Request,
+        hashes: Sequence[Hashable],
+        now: float,
+        *,
+        tool_calls: Sequence[ToolCall] = (),
+        finished: bool | None = None,
+        output_tokens: int | None = None,
+    ) -> Outcome:
+        """A request comes, and its answer is done: arguments as of `request` and `finish`. The outcome has no plan."""
+
+        def ends() -> None:
+            self.finish(request.id, now, tool_calls=tool_calls, finished=finished, output_tokens=output_tokens)
+
+        if self.policy is None or request.key is not None or not self._needs.fleeting or self._mates_matter:
+            outcome = self.request(request, hashes, now)
+            ends()
+            return outcome
+        self.advance(now)
+        self.counters["requests"] += 1
+        given = list(hashes)
+        arrival = self._arrive(request, given, now)
+        lease = self.pool.acquire(given, now)
+        classified = bool(tool_calls) or finished is not None
+        if arrival is not None and self._passes(arrival, classified):
+            try:
+                self._touch(request, lease, now)
+                self.pool.release(lease, now)
+                read = None if classified else self._plan(request, arrival.layout, now)
+                self.state.answer(request, now, tool_calls=tool_calls, finished=finished, output_tokens=output_tokens)
+                made, drawn = read or self._plan(request, arrival.layout, now)
+                self.counters["plans"] += 1
+                line = self.ledger.pass_by(
+                    arrival, made.directives, lease, now, self._reread(made), classified=classified
+                )
+                self._follow(line, made, drawn)
+                if drawn is not None:
+                    drawn.rest()
+                self.ledger.heed(now)
+                return Outcome(lease.hits, lease.stored, lease.evicted)
+            except Exception as fault:
+                self._unplanned(arrival, fault)
+                arrival = None
+        outcome = self._start(Running(request, lease, given, {request.id}, len(given)), arrival, now)
+        ends()
+        return outcome
+
+    def _passes(self, arrival: Arrival, classified: bool) -> bool:
+        """Whether nothing that this request would claim until its end comes to count."""
+        if not classified and self._needs.timed:
+            return False  # plans of an owner who has gone idle are read again
+        return self.state.phase(arrival.request.owner) == RUNNING and self.ledger.passes(arrival)
