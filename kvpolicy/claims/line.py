@@ -80,13 +80,16 @@ class Line:
     def reproduced(self, hashes: Sequence[Hashable]) -> int:
         """How many of its claims, from the first, end on the prompt with these block hashes."""
         claims, total = self.claims, len(hashes)
+        if not claims:
+            return 0
+        full = claims[-1].full
+        if full == 0 or (full <= total and hashes[full - 1] == claims[-1].proof):
+            return len(claims)
 
         def misses(claim: Claim) -> bool:
             full = claim.full
             return full > 0 and (full > total or hashes[full - 1] != claim.proof)
 
-        if not claims or not misses(claims[-1]):
-            return len(claims)
         return bisect_left(claims, True, key=misses)
 
     @property

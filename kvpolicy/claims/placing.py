@@ -1,11 +1,12 @@
 """Requests: what one shows to be dead, and what it claims.
 
-`answering` is about their ends; `ledger` adds claims by call and the passing of time.
+`answering` is about their ends; `passing` has those that end as they come; `ledger` adds claims by call and the passing
+of time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -17,7 +18,7 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, head_of
 from kvpolicy.claims.ranks import Lease
 from kvpolicy.claims.renew import renew
-from kvpolicy.claims.wish import wishes_of
+from kvpolicy.claims.wish import Wish, wishes_of
 from kvpolicy.directive import Directive
 from kvpolicy.request import Request
 
@@ -70,7 +71,7 @@ class Placing(Answering):
     ) -> Line:
         """The request's claims, at the ends of its spans, as far as its blocks are stored. They replace what its owner
         claims on the prompt. replan: when the plan has to be read again (None: events alone can change it)."""
-        chain, line = self._claim(arrival, hashes, directives, now, replan)
+        chain, line = self._claim(arrival, hashes, wishes_of(directives), now, replan)
         chain.running += 1
         line.running += 1
         for claim in line.claims:
@@ -80,52 +81,15 @@ class Placing(Answering):
         self._counted(line, now)
         return line
 
-    def passes(self, arrival: Arrival) -> bool:
-        """Whether the claims of a request that has come are its owner's only ones, and no others' business: nobody
-        else's request runs on them, and nothing but the budget of the whole may cut them."""
-        holder = self.holder(arrival.request.owner)
-        if holder is None or holder.nameless or self.limited or self.tend is not None:
-            return False
-        lines = holder.lines()
-        if not lines:
-            return True
-        line = lines[0]
-        alone = len(lines) == 1 and line.head == arrival.head and not line.running
-        return alone and line.reproduced(arrival.hashes) == len(line.claims)
-
-    def pass_by(
-        self,
-        arrival: Arrival,
-        directives: Iterable[Directive],
-        lease: Lease,
-        now: float,
-        replan: float | None = None,
-        *,
-        classified: bool,
-    ) -> Line:
-        """`place` and `finish` in one, where it `passes`: the request's answer is over as it comes, its blocks are
-        released, and `directives` are what the plan says by now."""
-        _, line = self._claim(arrival, arrival.hashes, directives, now, replan)
-        for claim in line.claims:
-            claim.settled = True
-        self._over(line, now, classified)
-        if line.claims:
-            if spread_drops(line.claims):
-                self._spread_beyond(line, now)
-            line.pieces = []
-            self._unprotect(line)  # while it ran, nothing was
-            self.settle(line, now, lease)
-        return line
-
     def _claim(
         self,
         arrival: Arrival,
         hashes: Sequence[Hashable],
-        directives: Iterable[Directive],
+        wishes: Mapping[int, Wish | None],
         now: float,
         replan: float | None,
     ) -> tuple[Chain, Line]:
-        """The chain of a request, and its line with the claims that the directives ask for."""
+        """The chain of a request, and its line with what it wishes for its spans."""
         request, head = arrival.request, arrival.head
         holder = self._holder(request.owner)
         chain = holder.chains.get(head)
@@ -134,9 +98,7 @@ class Placing(Answering):
         holder.latest = head
         line, gone = self._take_over(holder, chain, head, hashes, now)
         line.before = line.claims if line.running == 0 else line.before
-        line.claims = renew(
-            line.claims, gone, request, arrival.layout, hashes, wishes_of(directives), holder.nameless, now
-        )
+        line.claims = renew(line.claims, gone, request, arrival.layout, hashes, wishes, holder.nameless, now)
         if holder.manual:
             for claim in line.claims:
                 if claim.implicit:

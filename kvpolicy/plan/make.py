@@ -16,6 +16,7 @@ from kvpolicy import words
 from kvpolicy.blocks import Layout
 from kvpolicy.directive import Plan, Verdict
 from kvpolicy.faults import Notice
+from kvpolicy.plan.alike import Groups
 from kvpolicy.plan.answer import Answer, answer
 from kvpolicy.plan.directives import Directives
 from kvpolicy.plan.later import Later
@@ -71,27 +72,32 @@ def plan(
     if drawn is None or not drawn.fits(policy, request, state):
         drawn = Outline(policy, request, state, None if drawn is None else drawn.layout)
     # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
-    said = _say(policy, drawn, state, now, pace)
-    drawn.answers = said.answers
+    said = say(policy, drawn, state, now, pace)
     notices = Later(lambda: _notices(drawn, said))
     return Plan(request.id, now, Directives(said, drawn.layout.spans), said.share, said.valid_until, notices)
 
 
-def _say(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None) -> Said:
-    """What the policy says of the request, which while nothing is open it may have said of others before."""
+def say(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None = None) -> Said:
+    """What a plan says, without its rows; while nothing is open it may have been said of other requests before. drawn:
+    one that fits."""
     owner, alike = drawn.request.owner, drawn.alike
     looks = getattr(state, "intervals_of", None)
     look: Look | None = None if looks is None else looks(owner)
-    if looks is None or look is not None or alike is None:
-        return Said(_ask(policy, drawn, state, now, pace, look), drawn.claimed, drawn.groups)
-    told = (owner.tenant, owner.agent, getattr(state, "hits_stamp", None))
-    if alike.said is not None and alike.said[0] == told:
+    quiet = looks is not None and look is None and alike is not None
+    told = (owner.tenant, owner.agent, getattr(state, "hits_stamp", None)) if quiet else None
+    if alike is not None and alike.said is not None and alike.said[0] == told:
         said: Said = alike.said[1]
-        return said
-    said = Said(_ask(policy, drawn, state, now, pace, look), drawn.claimed, drawn.groups)
-    if all(_recall(menu, owner, life, told[2]) for menu, life in zip(alike.menus, alike.lifetimes, strict=True)):
-        alike.said = (told, said)
+    else:
+        said = Said(_ask(policy, drawn, state, now, pace, look), drawn.claimed, drawn.groups)
+        if alike is not None and told is not None and _lasts(alike, owner, told[2]):
+            alike.said = (told, said)
+    drawn.answers = said.answers
     return said
+
+
+def _lasts(alike: Groups, owner: Owner, stamp: object) -> bool:
+    """Whether all groups would be answered the same again."""
+    return all(_recall(menu, owner, life, stamp) for menu, life in zip(alike.menus, alike.lifetimes, strict=True))
 
 
 def _ask(

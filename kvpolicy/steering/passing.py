@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from kvpolicy.claims.ledger import Arrival
+from kvpolicy.plan import Outline, say
 from kvpolicy.request import Request
 from kvpolicy.steering.ending import Ending
 from kvpolicy.steering.outcome import Outcome, Running
@@ -34,7 +35,8 @@ class Passing(Ending):
         def ends() -> None:
             self.finish(request.id, now, tool_calls=tool_calls, finished=finished, output_tokens=output_tokens)
 
-        if self.policy is None or request.key is not None or not self._needs.fleeting or self._mates_matter:
+        policy = self.policy
+        if policy is None or request.key is not None or not self._needs.fleeting or self._mates_matter:
             outcome = self.request(request, hashes, now)
             ends()
             return outcome
@@ -48,16 +50,14 @@ class Passing(Ending):
             try:
                 self._touch(request, lease, now)
                 self.pool.release(lease, now)
-                read = None if classified else self._plan(request, arrival.layout, now)
+                drawn = Outline(policy, request, self.state, arrival.layout)
+                before = None if classified else say(policy, drawn, self.state, now, self.pace.start())
                 self.state.answer(request, now, tool_calls=tool_calls, finished=finished, output_tokens=output_tokens)
-                made, drawn = read or self._plan(request, arrival.layout, now)
+                said = say(policy, drawn, self.state, now, self.pace.start()) if before is None else before
                 self.counters["plans"] += 1
-                line = self.ledger.pass_by(
-                    arrival, made.directives, lease, now, self._reread(made), classified=classified
-                )
-                self._follow(line, made, drawn)
-                if drawn is not None:
-                    drawn.rest()
+                line = self.ledger.pass_by(arrival, said.wishes, lease, now, self._reread(said), classified=classified)
+                self._follow(line, said, drawn)
+                drawn.rest()
                 self.ledger.heed(now)
                 return Outcome(lease.hits, lease.stored, lease.evicted)
             except Exception as fault:

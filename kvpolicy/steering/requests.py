@@ -14,7 +14,7 @@ from kvpolicy.claims.answers import IGNORED, Answer, answers
 from kvpolicy.claims.ledger import BUDGET, Arrival
 from kvpolicy.claims.line import Line
 from kvpolicy.directive import Plan
-from kvpolicy.plan import Outline
+from kvpolicy.plan import Outline, Said
 from kvpolicy.policy.policy import Policy
 from kvpolicy.pool import Lease, Pool
 from kvpolicy.request import Request
@@ -161,7 +161,8 @@ class Requests(Replanning):
         if self._needs.hits:
             self._note_hits(request, lease.hits)
 
-    def _follow(self, line: Line, made: Plan, drawn: Outline | None) -> None:
+    @staticmethod
+    def _follow(line: Line, made: Plan | Said, drawn: Outline | None) -> None:
         """A line's claims are those of this plan from now on."""
         line.outline = drawn
         line.valid_until = inf if made.valid_until is None else made.valid_until
