@@ -92,8 +92,10 @@ class Told(AbstractContextManager["Told"], AbstractAsyncContextManager["Told"]):
             return
         self._open = False
         leave(self._place)
+        everybody = self._closes == "branch_done"  # in it, whatever agent began it
+        told = {name: value for name, value in self._told.items() if not (everybody and name == "agent")}
         try:
-            self.answers += self.run.event(self._closes, **self._told)
+            self.answers += self.run.event(self._closes, **told)
         except Exception as failed:  # what the application raised, or did, counts; not our slip
             warn_once(f"end {self._closes}", f"{self._closes} was not told: {failed!r}")
 

@@ -94,6 +94,19 @@ def test_branches_and_other_events() -> None:
         assert answer.status == "accepted"
 
 
+def test_the_end_of_a_branch_is_that_of_all_agents_in_it() -> None:
+    engine = Engine("on branch_done { turn { priority: 10 } }\n", blocks=100)
+    with engine.run(session="s1") as run, run.step("boss"):
+        with run.branch("b1"):
+            for number, agent in enumerate(("one", "two")):
+                with run.step(agent):
+                    run.request(hashes=[f"{agent}{number}"], id=agent)
+                    engine.finish(agent)
+        for agent in ("one", "two"):
+            line = engine.steering.ledger.holder(Owner(session="s1", agent=agent, branch="b1"))
+            assert line is not None and line.lines()[0].pieces[0][1] == 10
+
+
 def test_async() -> None:
     async def main() -> None:
         engine = kvpolicy.AsyncEngine(PAUSE, blocks=100)

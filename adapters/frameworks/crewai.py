@@ -10,10 +10,13 @@ Its event bus calls from threads of its own, in no order, and is not used.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from crewai.hooks import InterceptionPoint, get_hooks, register_hook
 
@@ -28,15 +31,19 @@ __all__ = ["graph", "here", "watch"]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a thread or task is. inside: the agents that a tool's call has brought to work, where it is in one."""
+    """Where a thread or task is. outer: the branch around the one that a task began. inside: the agents that a tool's
+    call has brought to work, where it is in one."""
 
     method: str | None = None
     agent: str | None = None
     branch: str | None = None
+    outer: str | None = None
     inside: dict[str, None] | None = None
 
 
 _place: ContextVar[_Place | None] = ContextVar("kvpolicy_crewai", default=None)
+_lock = Lock()
+_busy: WeakKeyDictionary[Run, Counter[str]] = WeakKeyDictionary()  # agents whose tasks go on, of each run
 
 
 def here() -> Mapping[str, Any] | None:
@@ -57,6 +64,21 @@ def _told(event: str, node: str | None, agent: str | None, **facts: str) -> None
         run.event(event, **{key: each for key, each in stated.items() if each}, **facts)
 
 
+def _own(agent: str | None, task: Any) -> str:
+    return f"{agent}-{str(task.id)[:8]}"
+
+
+def _counted(agent: str | None, more: int) -> int:
+    """How many tasks agents of this role now have in the run."""
+    run = current_run()
+    if run is None:
+        return 0
+    with _lock:
+        counts = _busy.setdefault(run, Counter())
+        counts[str(agent)] += more
+        return counts[str(agent)]
+
+
 @quiet
 def _before_step(context: Any) -> None:
     """A task or a flow's method begins. In a method, a crew's tasks are no steps of the flow's graph."""
@@ -66,9 +88,10 @@ def _before_step(context: Any) -> None:
         _told("step_start", str(context.step_name), str(context.step_name))
         return
     agent, task = name_of(context.agent), context.task
-    branch = f"{agent}-{str(task.id)[:8]}" if getattr(task, "async_execution", False) else place.branch
-    _place.set(replace(place, agent=agent, branch=branch))
-    if branch != place.branch:  # on the side, perhaps beside another agent of this role
+    beside = _counted(agent, 1) > 1  # another of this role is at work, in another crew
+    branch = _own(agent, task) if beside or getattr(task, "async_execution", False) else place.branch
+    _place.set(replace(place, agent=agent, branch=branch, outer=place.branch))
+    if branch != place.branch:
         _told("branch_start", agent, agent)
     if place.method is None:
         _told("step_start", agent, agent)
@@ -83,8 +106,10 @@ def _after_step(context: Any) -> None:
     agent, place = name_of(context.agent), _place.get() or _Place()
     if place.method is None:
         _told("step_end", agent, agent)
-    if place.branch is not None and getattr(context.task, "async_execution", False):
-        _told("branch_done", agent, agent)
+    _counted(agent, -1)
+    if place.branch is not None and place.branch == _own(agent, context.task):
+        _told("branch_done", None, None)  # of all agents in it
+        _place.set(replace(place, branch=place.outer))
 
 
 @quiet

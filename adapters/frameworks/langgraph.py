@@ -9,7 +9,7 @@ node, step and thread even in graphs that nobody watches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -18,26 +18,28 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
+from kvpolicy.adapters.frameworks.langgraph_graph import graph, name_of
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
-from kvpolicy.adapters.frameworks.shape import END, closed
 from kvpolicy.client.scope import sources
 from kvpolicy.client.service import Service
 from kvpolicy.runs import Run
 from kvpolicy.workflow.graph import NESTED
 
-START = "__start__"
+__all__ = ["Handler", "graph", "here", "watch"]
+
 _MOST = 10_000  # tasks and tools that are remembered as running
 _PUSHED = "__pregel_push"
+_WITHIN, _TASK = "|", ":"  # of a checkpoint's namespace: graphs within tasks, a node and its task's id
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A node's run. place: what LLM calls in it say."""
+    """A node's run. place: what LLM calls in it say. sent: it was made by `Send`, which began its branch."""
 
     run: Run
     space: str
     place: Mapping[str, Any]
-    branch: str | None
+    sent: bool
 
 
 _places: dict[str, Mapping[str, Any]] = {}  # by checkpoint namespace, which is a task's own
@@ -54,31 +56,37 @@ def here() -> Mapping[str, Any] | None:
     if known is not None:
         return known
     thread = metadata.get("thread_id")
-    node = _node(metadata)
-    told = {
-        "session": None if thread is None else str(thread),
-        "node": node,
-        "agent": node,
-        "branch": _branch(metadata),
-    }
-    return {**told, "turn": metadata.get("langgraph_step")}
+    told = {"session": None if thread is None else str(thread), "turn": metadata.get("langgraph_step")}
+    return {**told, **_where(metadata)}
 
 
 sources.append(here)
 
 
-def _node(metadata: Mapping[str, Any]) -> str:
-    """The node's name, behind those of the graphs around it."""
-    parts = [part.partition(":")[0] for part in str(metadata.get("langgraph_checkpoint_ns", "")).split("|")]
-    return NESTED.join([*parts[:-1], str(metadata["langgraph_node"])])
+def _where(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A task's node, behind those of the graphs around it, and its branch.
+
+    A task made by `Send` is a branch: its node and its number among those of one step. What runs in graphs within a
+    task is in its branch; the second graph that one task runs, and any further, in one of its own (`tools+1`).
+    """
+    name, space = str(metadata["langgraph_node"]), str(metadata.get("langgraph_checkpoint_ns", ""))
+    *around, _ = space.split(_WITHIN)
+    number = around.pop() if around and _TASK not in around[-1] else None
+    node = NESTED.join([*(part.partition(_TASK)[0] for part in around if _TASK in part), name])
+    outer = _places.get(_WITHIN.join(around), {}).get("branch")
+    again = f"{around[-1].partition(_TASK)[0]}+{number}" if number and around else None
+    own = (again, f"{name}-{metadata['langgraph_path'][1]}" if _sent(metadata) else None)
+    branch = NESTED.join(part for part in (outer, *own) if part) or None
+    return {"node": node, "agent": node, "branch": branch, "parent": None if branch == outer else outer}
 
 
-def _branch(metadata: Mapping[str, Any]) -> str | None:
-    """A task made by `Send` is a branch: its node and its number among those of one step."""
+def _sent(metadata: Mapping[str, Any]) -> bool:
     path = metadata.get("langgraph_path") or ()
-    if len(path) < 2 or path[0] != _PUSHED or not isinstance(path[1], int):
-        return None
-    return f"{metadata['langgraph_node']}-{path[1]}"
+    return len(path) > 1 and path[0] == _PUSHED and isinstance(path[1], int)
+
+
+def _stated(place: Mapping[str, Any], *fields: str) -> dict[str, Any]:
+    return {field: place[field] for field in fields if place.get(field)}
 
 
 class Handler(BaseCallbackHandler):
@@ -112,21 +120,17 @@ class Handler(BaseCallbackHandler):
             str(tag).startswith("graph:step:") for tag in tags or ()
         ):
             return
-        node, branch, space = _node(metadata), _branch(metadata), metadata.get("langgraph_checkpoint_ns", "")
-        owner = run.owner
-        place = {
-            "session": owner.session, "run": owner.run, "workflow": self._workflow, "node": node, "agent": node,
-            "branch": branch, "turn": metadata.get("langgraph_step"),
-        }  # fmt: skip
+        space, sent, owner = metadata.get("langgraph_checkpoint_ns", ""), _sent(metadata), run.owner
+        said = {"session": owner.session, "run": owner.run, "workflow": self._workflow}
+        place = {**said, "turn": metadata.get("langgraph_step"), **_where(metadata)}
         with self._lock:
-            self._tasks[run_id] = _Task(run, space, place, branch)
+            self._tasks[run_id] = _Task(run, space, place, sent)
             _places[space] = place
             _bound(self._tasks)
             _bound(_places)
-        facts = {} if branch is None else {"branch": branch}
-        if branch is not None:
-            run.event("branch_start", node=node, agent=node, **facts)
-        run.event("step_start", node=node, agent=node, **facts)
+        if sent:
+            run.event("branch_start", **_stated(place, "node", "agent", "branch", "parent"))
+        run.event("step_start", **_stated(place, "node", "agent", "branch"))
 
     def _begin(self, run_id: UUID, metadata: Mapping[str, Any]) -> None:
         thread = metadata.get("thread_id")
@@ -146,10 +150,9 @@ class Handler(BaseCallbackHandler):
             if task is not None:
                 _places.pop(task.space, None)
         if task is not None:
-            node, facts = task.place["node"], {} if task.branch is None else {"branch": task.branch}
-            task.run.event("step_end", node=node, agent=node, **facts)
-            if task.branch is not None:
-                task.run.event("branch_done", node=node, agent=node, **facts)
+            task.run.event("step_end", **_stated(task.place, "node", "agent", "branch"))
+            if task.sent:  # of all agents in it
+                task.run.event("branch_done", **_stated(task.place, "branch"))
         if run is not None:
             run.event("workflow_end")
 
@@ -163,20 +166,22 @@ class Handler(BaseCallbackHandler):
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None,
         metadata: Any = None, **more: Any,
     ) -> None:  # fmt: skip
-        """A tool begins. Its call id is the model's where LangChain passes that on."""
+        """A tool begins. One that the model asked for has its call id: its answer has told that, and whose it is.
+        Others are called by the node that they stand in."""
         if parent_run_id is None or parent_run_id not in self._roots:
             return
-        root = self._roots[parent_run_id]
+        root, call = self._roots[parent_run_id], more.get("tool_call_id")
         run = self._runs[root]
-        place = _places.get((metadata or {}).get("langgraph_checkpoint_ns", ""), {})
-        name = (serialized or {}).get("name") or more.get("name") or "tool"
-        facts = {"tool": name, "call": str(more.get("tool_call_id") or run_id)}
+        facts = {"tool": (serialized or {}).get("name") or more.get("name") or "tool", "call": str(call or run_id)}
+        if call is None:
+            facts |= _stated(_places.get((metadata or {}).get("langgraph_checkpoint_ns", ""), {}), "agent", "branch")
         with self._lock:
             self._tools[run_id] = (run, facts)
             self._roots[run_id] = root  # what runs inside of the tool is no run of its own
             _bound(self._tools)
             _bound(self._roots)
-        run.event("tool_call", **facts, **{key: place[key] for key in ("branch",) if place.get(key)})
+        if call is None:
+            run.event("tool_call", **facts)
 
     @quiet
     def on_tool_end(self, output: Any, *, run_id: UUID, **more: Any) -> None:
@@ -203,62 +208,5 @@ def watch(app: Any, service: Service, *, workflow: str | None = None) -> Any:
     its graph. workflow: the graph's name there, by default the compiled graph's. A thread (`thread_id`) is a session.
     """
     tested("langgraph", (1, 0), (2, 0))
-    name = quiet(lambda: service.describe({**graph(app), "name": workflow or _name(app)}))()
+    name = quiet(lambda: service.describe({**graph(app), "name": workflow or name_of(app)}))()
     return app.with_config(callbacks=[Handler(service, name)])
-
-
-def _name(app: Any) -> str:
-    name = getattr(app, "name", None)
-    return str(name) if name and name != "LangGraph" else "langgraph"
-
-
-def graph(app: Any) -> dict[str, Any]:
-    """The compiled graph as a workflow: subgraphs laid out (`outer/inner`), edges that lead back as loops, nodes that
-    wait for all (`add_edge([a, b], c)`, `defer=True`) as AND joins, and the end as a barrier that any way reaches. A
-    conditional edge that declares no targets may lead to every node of its graph."""
-    drawn = app.get_graph(xray=True)
-    names = list(drawn.nodes)
-    edges = {(edge.source, edge.target): bool(edge.conditional) for edge in drawn.edges}
-    for source, targets in _anywhere(app):
-        edges |= {(source, target): True for target in targets if source in names and target in names}
-    for inner in [name for name in names if name not in (START, END) and name.endswith((f":{START}", f":{END}"))]:
-        edges = _without(inner, edges)
-        names.remove(inner)
-    named = {key: key.replace(":", NESTED) for key in names if key != START}
-    begins = [named[target] for source, target in edges if source == START and target in named]
-    kept = {(named[a], named[b]): guarded for (a, b), guarded in edges.items() if a in named and b in named}
-    nodes: dict[str, str | None] = {name: None for key, name in named.items() if key != END}
-    waiting = [named[node] for node in _waiting(app) if node in named]
-    return closed(_name(app), nodes, kept, begins, waiting, {edge for edge, guarded in kept.items() if not guarded})
-
-
-def _without(node: str, edges: Mapping[tuple[str, str], bool]) -> dict[tuple[str, str], bool]:
-    """The edges with those through a node, which is no step, in one."""
-    into = [(source, guarded) for (source, target), guarded in edges.items() if target == node]
-    onward = [(target, guarded) for (source, target), guarded in edges.items() if source == node]
-    through = {(a, b): one or other for a, one in into for b, other in onward}
-    return {edge: guarded for edge, guarded in edges.items() if node not in edge} | through
-
-
-def _graphs(app: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """The builders of a graph and of those in it, each with what stands before its nodes' names."""
-    builder = getattr(app, "builder", None)
-    if builder is not None:
-        yield prefix, builder
-    for name, inner in getattr(app, "get_subgraphs", tuple)():
-        yield from _graphs(inner, f"{prefix}{name}:")
-
-
-def _waiting(app: Any) -> Iterable[str]:
-    """Nodes that wait for all."""
-    for prefix, builder in _graphs(app):
-        yield from (prefix + end for starts, end in getattr(builder, "waiting_edges", ()) if len(starts) > 1)
-        yield from (prefix + name for name, spec in builder.nodes.items() if getattr(spec, "defer", False))
-
-
-def _anywhere(app: Any) -> Iterable[tuple[str, list[str]]]:
-    """Nodes with a conditional edge that declares no targets, and all that it may lead to."""
-    for prefix, builder in _graphs(app):
-        for source, branches in getattr(builder, "branches", {}).items():
-            if any(getattr(branch, "ends", True) is None for branch in branches.values()):
-                yield prefix + source, [prefix + name for name in (*builder.nodes, END) if name != source]

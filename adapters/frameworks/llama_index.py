@@ -3,8 +3,9 @@
     flow = watch(flow, service)                                   # the same workflow or agent; use it as before
     client = kvpolicy.annotate(AsyncOpenAI(...))                  # of its model: calls say step and branch
 
-Everything comes from the framework's instrumentation. Its spans begin and end in the very task, or thread, that a step
-runs in, so the contexts of our runs are entered and left there, and `kvpolicy.tool` and its kin hold inside of steps.
+Everything but a run's `Context` comes from the framework's instrumentation. Its spans begin and end in the very task,
+or thread, that a step runs in, so the contexts of our runs are entered and left there, and `kvpolicy.tool` and its kin
+hold inside of steps.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from workflows import Workflow
 from workflows.events import Event
 
+from kvpolicy.adapters.frameworks import llama_index_sessions
 from kvpolicy.adapters.frameworks.llama_index_graph import agents_of, fanned, graph, loaded
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
 from kvpolicy.client.scope import current, inside, leave
@@ -134,11 +136,13 @@ class Handler(BaseSpanHandler[Any]):
 
 
 def _begun(flow: Any, asked: _Watched, start: Any, left: ExitStack) -> _Going:
-    """A run begins. Its session: what was asked, else what the code around says, else its memory's."""
+    """A run begins. Its session: what was asked, else what the code around says, else its memory's, else that of the
+    runs before with its `Context`."""
+    name = active_instrument_tags.get().get("llamaindex.run_id")
     memory = start.get("memory") if isinstance(start, Event) else None
     session = asked.session or current().session or getattr(memory, "session_id", None)
-    name = active_instrument_tags.get().get("llamaindex.run_id")
-    run = asked.service.run(asked.name, session=session, run=name)
+    run = asked.service.run(asked.name, session=session or llama_index_sessions.session_of(name), run=name)
+    llama_index_sessions.remember(name, run.owner.session)
     going = _Going(run, asked.fans, agents_of(flow) is not None)
     left.enter_context(run)
     left.callback(going.hand_to, None)
@@ -178,8 +182,9 @@ _HANDLER = Handler()
 def watch(flow: Any, service: Service, *, session: str | None = None, workflow: str | None = None) -> Any:
     """The same workflow, whose runs, steps, branches and tools are told to the service from now on, with its graph; of
     an `AgentWorkflow` or an agent, the agents and their handoffs. session: of all its runs; by default what
-    `kvpolicy.said(session=…)` says around `run`, else the `session_id` of the memory that `run` is given, else a new
-    one each. workflow: the graph's name there, by default that of its class, or the one it was given."""
+    `kvpolicy.said(session=…)` says around `run`, else the `session_id` of the memory that `run` is given, else that of
+    the runs before with the same `Context`, else a new one. workflow: the graph's name there, by default that of its
+    class, or the one it was given."""
     tested("llama-index-workflows", (2, 23), (3, 0))
     name = quiet(lambda: service.describe(graph(flow), workflow))()
     fans = frozenset() if agents_of(flow) else quiet(lambda: fanned(flow))()
@@ -194,3 +199,4 @@ def _register(flow: Any, asked: _Watched) -> None:
     root = get_dispatcher()
     if not any(one is _HANDLER for one in root.span_handlers):
         root.add_span_handler(_HANDLER)
+    llama_index_sessions.follow()

@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
 
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
-from kvpolicy.client.here import said, step
+from kvpolicy.client.here import branch, said, step
 from kvpolicy.client.here import tool as pause
 from kvpolicy.client.service import Service
 from kvpolicy.runs import current_run
+
+_numbers = count(1)
 
 
 @dataclass
@@ -32,17 +35,21 @@ class Watch(AbstractCapability[Any]):
     workflow: str | None = None
 
     async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
-        """A run of an agent is a run of ours with one step; within another run it is a step of that."""
+        """A run of an agent is a run of ours with one step; within another run it is a step of that, and a branch
+        where one of its name is at work."""
         with ExitStack() as stack:
             self._enter(stack, ctx)
             return await handler()
 
     @quiet
     def _enter(self, stack: ExitStack, ctx: Any) -> None:
-        if current_run() is None:
+        run, name = current_run(), _name(ctx)
+        if run is None:
             session = self.session or ctx.conversation_id
             stack.enter_context(self.service.run(self.workflow, session=session, run=ctx.run_id))
-        stack.enter_context(step(_name(ctx)))
+        elif any(one.agent == name for one in run.steps):  # it is at work already
+            stack.enter_context(branch(f"{name}-{next(_numbers)}"))
+        stack.enter_context(step(name))
 
     async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
         """Its calls say the step."""

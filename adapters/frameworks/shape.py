@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-END = "__end__"
+END = "__end__"  # to the readers of graphs; a document calls it `end`
 
 
 def closed(
@@ -34,12 +34,13 @@ def closed(
         role = {"role": "barrier"} if barriers and node in barriers else {}
         rows.append({"name": node} | ({"parent": of} if of else {}) | role)
     waits = dict.fromkeys(joins, "and") | dict(barriers or {})
+    end = next(free for free in ("end", *(f"end {number}" for number in range(2, len(nodes) + 3))) if free not in nodes)
     if any(target == END for _, target in listed):
-        rows.append({"name": END, "role": "barrier"})
-        waits[END] = "or"
+        rows.append({"name": end, "role": "barrier"})
+        waits[end] = "or"
     told: list[dict[str, Any]] = []
     for a, b in listed:
-        row: dict[str, Any] = {"from": a, "to": b}
+        row: dict[str, Any] = {"from": a, "to": end if b == END else b}
         row |= {"loop": True} if (a, b) in back else {}
         row |= {"group": a} if (a, b) in sure else {}
         row |= {"group": groups[a, b]} if groups and (a, b) in groups else {}

@@ -61,7 +61,7 @@ class Vllm:
 
 
 def told_of(plan: Plan, request: Request) -> dict[str, Any]:
-    """What the engine is told of a request: its owner, whose tool calls are open, and its spans, each with what was
+    """What the engine is told of a request: its owner and what has happened to it, and its spans, each with what was
     decided for it. Times become seconds from the plan's own."""
     layout = lay_out(request)
     made = {directive.span: directive for directive in plan.directives}
@@ -82,8 +82,14 @@ def told_of(plan: Plan, request: Request) -> dict[str, Any]:
         told["model"] = request.model
     if request.key is not None:
         told["key"] = request.key
+    if request.head is not None:
+        told["head"] = request.head
     if request.waits:
         told["waits"] = list(request.waits)
+    if request.brings:
+        told["brings"] = True
+    if request.events:
+        told["events"] = list(request.events)
     return told
 
 
@@ -102,6 +108,8 @@ def _wish(directive: Directive, at: float) -> dict[str, Any]:
     if directive.protected_until is not None:
         left = directive.protected_until - at
         row["protected_for"] = "never" if left == inf else max(left, 0.0)
+        if left < inf:
+            row["ends"] = directive.protected_until
     if not directive.drop_by_kind:
         row["by_kind"] = False
     return row

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 from kvpolicy import words
 from kvpolicy.channel.payload import changed, owner_of, standing
 from kvpolicy.channel.replans import Awaited, Requests, replan
+from kvpolicy.channel.running import happened
 from kvpolicy.claims.answers import Answer, answers
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import Ledger
@@ -20,7 +21,6 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.strength import PROTECTED
 from kvpolicy.faults import InputFault
-from kvpolicy.policy.model import ANSWER_GRACE_S
 
 Row = dict[str, Any]
 _WORST_FIRST = ("rejected", "ignored", "clipped", "deferred", "accepted")
@@ -153,7 +153,7 @@ def _event(engine: Engine, message: Mapping[str, Any], now: float) -> Row:
         raise InputFault(f"event: one of {', '.join(words.EVENTS)} is needed")
     if holder is None:
         return _unknown("the owner holds nothing")
-    ledger.came(holder, event, now, ANSWER_GRACE_S)  # until the request that follows it has touched its blocks
+    happened(ledger, holder, event, now, noticed=message.get("noticed") is True)
     return _done(1)
 
 

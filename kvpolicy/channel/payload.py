@@ -9,12 +9,14 @@ says nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isfinite
 from typing import Any
 
 from kvpolicy import words
+from kvpolicy.channel.ends import Ends
 from kvpolicy.claims.strength import DEFAULT
 from kvpolicy.directive import DROP, HOLD, NORMAL, PIN, Directive, Retention
 from kvpolicy.faults import InputFault
@@ -33,8 +35,8 @@ _WISHES = frozenset({"priority", "ttl", "fixed", "hold", "protected_for", "reten
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a request said. directives: by span; names: what its claims are called on the control channel, by span.
-    follows: it named itself and said nothing of its spans, so a plan may come
-    over the control channel."""
+    follows: it named itself and did not say where its answer begins, so not all of its spans were known: a plan may
+    come over the control channel, also when it has ended."""
 
     request: Request
     directives: Mapping[int, Directive]
@@ -51,9 +53,9 @@ def of_body(body: Mapping[str, Any]) -> Any:
     return None
 
 
-def read(told: Any, request_id: str, tokens: int, block_size: int, now: float) -> Told:
+def read(told: Any, request_id: str, tokens: int, block_size: int, now: float, ends: Ends | None = None) -> Told:
     """P as a request with its directives. request_id: the engine's name of it, where P brings none. tokens: length of
-    the prompt; block_size: of the blocks that decide hits."""
+    the prompt; block_size: of the blocks that decide hits; ends: those that plans said before."""
     if isinstance(told, str):
         try:
             told = json.loads(told)
@@ -64,9 +66,10 @@ def read(told: Any, request_id: str, tokens: int, block_size: int, now: float) -
     rows = told.get("spans", [])
     if not isinstance(rows, list) or len(rows) > MOST_SPANS:
         raise InputFault(f"{KEY}.spans: a list of at most {MOST_SPANS} spans is needed")
+    owner = owner_of(told.get("owner"))
     spans, directives, names = [], {}, {}
     for index, row in enumerate(rows):
-        span, directive = _span(row, index, now)
+        span, directive = _span(row, index, now, None if ends is None else partial(ends.of, owner.key))
         spans.append(span)
         names[index] = str(row.get("claim", span.kind))
         if directive is not None:
@@ -74,15 +77,19 @@ def read(told: Any, request_id: str, tokens: int, block_size: int, now: float) -
     key, model, name = told.get("key"), told.get("model"), told.get("request")
     request = Request(
         request_id if name is None else str(name),
-        owner_of(told.get("owner")),
+        owner,
         tokens,
         block_size,
         tuple(spans),
         model=None if model is None else str(model),
         key=None if key is None else str(key),
         waits=_waits(told.get("waits")),
+        brings=told.get("brings") is True,
+        events=_events(told.get("events")),
+        head=None if told.get("head") is None else str(told["head"]),
     )
-    return Told(request, directives, names, name is not None and not spans)
+    follows = name is not None and all(span.end is not None for span in spans)
+    return Told(request, directives, names, follows)
 
 
 def _waits(value: Any) -> tuple[str | None, ...]:
@@ -91,6 +98,14 @@ def _waits(value: Any) -> tuple[str | None, ...]:
     if not isinstance(value, list) or any(not isinstance(each, str | None) for each in value):
         raise InputFault(f"{KEY}.waits: a list of ids of requests, null for one that nobody knows, is needed")
     return tuple(value[-MOST_CALLS:])
+
+
+def _events(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or any(not isinstance(each, str) or each not in words.EVENTS for each in value):
+        raise InputFault(f"{KEY}.events: a list of {', '.join(words.EVENTS)} is needed")
+    return tuple(value)
 
 
 def owner_of(value: Any) -> Owner:
@@ -140,7 +155,9 @@ def standing(kind: str) -> Directive:
     return Directive(0, kind, 0, None, DEFAULT, Retention(), None, None, None, False, lifetime)
 
 
-def _span(row: Any, index: int, now: float) -> tuple[Span, Directive | None]:
+def _span(
+    row: Any, index: int, now: float, end_of: Callable[[float, float], float] | None
+) -> tuple[Span, Directive | None]:
     where = f"{KEY}.spans[{index}]"
     if not isinstance(row, Mapping):
         raise InputFault(f"{where}: an object with kind, start and end is needed")
@@ -161,6 +178,9 @@ def _span(row: Any, index: int, now: float) -> tuple[Span, Directive | None]:
         raise InputFault(f"{where}.for: one of {', '.join(words.LIFETIMES)} is needed, not {lifetime!r}")
     until = row.get("protected_for")
     protected = None if until is None else inf if until == "never" else now + _seconds(until, f"{where}.protected_for")
+    said = row.get("ends")
+    if protected is not None and end_of is not None and isinstance(said, int | float) and protected < inf:
+        protected = end_of(said, protected)
     hold, ttl = row.get("hold"), row.get("ttl")
     event = row.get("until")
     if mode == PIN and protected is None:

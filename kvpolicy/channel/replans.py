@@ -10,15 +10,19 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from math import inf
+from typing import Any, Protocol
 
 from kvpolicy.blocks import Layout, lay_out
+from kvpolicy.channel.ends import Ends
 from kvpolicy.channel.payload import Told, of_body, owner_of, read
 from kvpolicy.channel.running import Running, arrive
 from kvpolicy.claims.ledger import Ledger
 from kvpolicy.claims.line import Line
+from kvpolicy.claims.owners import head_of
 from kvpolicy.directive import Directive
 from kvpolicy.faults import InputFault
+from kvpolicy.policy.model import ANSWER_GRACE_S
 from kvpolicy.request import Owner, OwnerKey, Request
 
 MOST_AWAITED = 256  # requests that have ended whose plan has not come, and plans whose request has not
@@ -32,6 +36,7 @@ class Awaited:
     def __init__(self) -> None:
         self._hashes: OrderedDict[tuple[OwnerKey, str], Sequence[Hashable]] = OrderedDict()
         self._early: OrderedDict[tuple[OwnerKey, str], tuple[float, Any]] = OrderedDict()
+        self.ends = Ends()
 
     def early(self, message: Mapping[str, Any], now: float) -> None:
         """A plan of a request that is not known: perhaps it is still to come."""
@@ -44,7 +49,7 @@ class Awaited:
     def read(self, carried: Any, request_id: str, tokens: int, block_size: int, now: float) -> Told:
         """A request has come that carries this: what it says, or what a plan says that came before it. The other
         arguments are those of `payload.read`. Raises InputFault for what cannot be meant."""
-        told = read(carried, request_id, tokens, block_size, now)
+        told = read(carried, request_id, tokens, block_size, now, self.ends)
         lay_out(told.request)
         return self._came(told, now)
 
@@ -57,7 +62,7 @@ class Awaited:
         if payload is None or now - at > EARLY_S:
             return told
         with suppress(InputFault):
-            planned = _told({"payload": payload}, request, at)
+            planned = _told({"payload": payload}, request, at, self.ends)
             lay_out(planned.request)
             return planned
         return told
@@ -104,7 +109,7 @@ def replan(engine: Requests, message: Mapping[str, Any], owner: Owner, now: floa
     name = str(message.get("request"))
     running = next((r for r in engine.requests() if r.told.request.id == name and r.told.request.owner == owner), None)
     if running is not None and running.line is None:
-        _wait_anew(engine, ledger, running, _told(message, running.told.request, now), now)
+        _wait_anew(engine, ledger, running, _told(message, running.told.request, now, engine.awaited.ends), now)
         return None
     line = _line(ledger, running, owner, name)
     if line is None and running is None:
@@ -113,7 +118,7 @@ def replan(engine: Requests, message: Mapping[str, Any], owner: Owner, now: floa
     if line is None:
         return "a newer request of its owner counts"
     assert line.request is not None
-    told = _told(message, line.request, now)
+    told = _told(message, line.request, now, engine.awaited.ends)
     before, after = lay_out(line.request), lay_out(told.request)
     places = _same(before, after)
     if places is not None:
@@ -136,18 +141,23 @@ def _line(ledger: Ledger, running: Running | None, owner: Owner, name: str) -> L
     return next((each for each in lines if each.request is not None and each.request.id == name), None)
 
 
-def _told(message: Mapping[str, Any], request: Request, now: float) -> Told:
+def _told(message: Mapping[str, Any], request: Request, now: float, ends: Ends) -> Told:
     payload = message.get("payload")
     carried = of_body(payload) if isinstance(payload, Mapping) else None
-    told = read(payload if carried is None else carried, request.id, request.tokens, request.block_size, now)
+    told = read(payload if carried is None else carried, request.id, request.tokens, request.block_size, now, ends)
     if told.request.owner != request.owner or told.request.id != request.id:
         raise InputFault("payload: it is another request's")
     return told
 
 
 def _wait_anew(engine: Requests, ledger: Ledger, running: Running, told: Told, now: float) -> None:
-    """It has come, but has no blocks: as if it had said this from the beginning."""
-    running.arrival = arrive(ledger, told, engine.hashes_of(running), now)
+    """It has come, but has no blocks: as if it had said this from the beginning. What its coming has ended is not asked
+    for a second time, else it would count as two requests for its owner's other prompts."""
+    hashes, layout = engine.hashes_of(running), lay_out(told.request)
+    if head_of(told.request, layout, hashes) == running.arrival.head:
+        running.arrival = replace(running.arrival, request=told.request, layout=layout)
+    else:
+        running.arrival = arrive(ledger, told, hashes, now)
     running.told = told
 
 
@@ -161,19 +171,28 @@ def _relabel(
     now: float,
 ) -> None:
     known = set(line.claims)
-    ledger.relabel(line, told.request, layout, hashes, told.directives.values(), now)
+    prompt = hashes[: layout.full]  # what its answer has filled is the output's, and no longer of the last block before
+    ledger.relabel(line, told.request, layout, prompt, told.directives.values(), now)
     line.outline = told.names
     if running is None:
         released = ledger.ranks.last_release(line.marks[0]) if line.marks else None
         for claim in line.claims:
             if claim not in known:
-                claim.users, claim.settled = 0, True
+                claim.users, claim.settled = 0, line.withdraw == inf  # what a withdrawn request claims goes with it
+            if claim.end is None:  # its answer is all there
+                claim.full = claim.length = len(hashes)
+                claim.proof = hashes[-1] if hashes else None
             if not claim.users:
                 claim.release(now if released is None else released)
-        ledger.settle(line, now)
+        if any(claim.lifetime == "request" for claim in line.claims):
+            line.grace = min(line.grace, now + ANSWER_GRACE_S)
+        ledger.stand(line, hashes, now)
         return
     running.told, running.made = told, line.claims
-    ledger.settle(line, now, cast(Any, running.lease))
+    if running.lease is None:  # preempted
+        ledger.settle(line, now)
+    else:
+        running.grow(ledger, hashes, now)
 
 
 def _same(before: Layout, after: Layout) -> dict[int, int] | None:

@@ -15,13 +15,29 @@ from kvpolicy.channel.payload import Told
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.ledger import Arrival, Ledger
 from kvpolicy.claims.line import Line
+from kvpolicy.claims.owners import Holder
+from kvpolicy.policy.model import GRACE_S, RESUMES
 from kvpolicy.pool.lease import Lease
 
 Hashes = Sequence[Hashable]  # of the request's full blocks so far
 
 
+def happened(ledger: Ledger, holder: Holder, event: str, now: float, *, noticed: bool = False) -> None:
+    """Something happened to an owner: what it holds until then is held no more. What a pause kept stays for the request
+    that ends it, until that has its blocks. noticed: nobody said so, it was seen in a prompt; a prompt that becomes
+    shorter may be another one, so the one before dies as it does by itself."""
+    ledger.came(holder, event, now, GRACE_S if event in RESUMES else 0.0)
+    if event == "compact" and not noticed:
+        for chain in holder.chains.values():
+            chain.compacted = True
+
+
 def arrive(ledger: Ledger, told: Told, hashes: Hashes, now: float) -> Arrival:
     """A request has come that says this, and its blocks are not looked up yet: what it shows to be dead ends."""
+    holder = ledger.holder(told.request.owner)
+    if holder is not None:
+        for event in told.request.events:
+            happened(ledger, holder, event, now)
     return ledger.arrive(told.request, lay_out(told.request), hashes, now, waits=told.request.waits)
 
 

@@ -17,18 +17,24 @@ FOREIGN_REQUESTS = 2  # so many in a row with another head end a chain
 
 
 def bury(
-    holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable], waits: Collection[str | None]
+    holder: Holder,
+    head: Hashable,
+    layout: Layout,
+    hashes: Sequence[Hashable],
+    waits: Collection[str | None],
+    brings: bool = False,
 ) -> list[Line]:
     """End the claims that a request of `holder` with this head shows to be dead; returns the lines that changed.
-    waits: whose answers made the tool calls that are open, by the ids of requests; None: nobody knows whose."""
+    waits: whose answers made the tool calls that are open, by the ids of requests; None: nobody knows whose. brings:
+    it brings a result for them, although its layout does not show where."""
     changed: list[Line] = []
     _note_calls(holder, waits)
     own = holder.chains.get(head)
-    answered = bool(waits) and carries_result(layout, _goes_on_from(own, hashes))
+    answered = bool(waits) and (brings or carries_result(layout, _goes_on_from(own, hashes)))
     others_answered = answered and (own is None or not own.awaits)
     for chain in holder.chains.values():
         if chain is own:
-            changed += _newest(chain, layout, hashes)
+            changed += _newest(chain, layout, hashes, brings)
             chain.awaits = chain.awaits and not answered
             continue
         chain.awaits = chain.awaits and not others_answered
@@ -53,18 +59,26 @@ def _note_calls(holder: Holder, waits: Collection[str | None]) -> None:
             chain.awaits = True  # events told of the call, and this chain's answer was the last before them
 
 
-def is_aside(holder: Holder, head: Hashable, layout: Layout, hashes: Sequence[Hashable]) -> bool:
-    """Whether a request that comes while its owner waits for a tool is none that the tool's result leads to."""
-    if not holder.chains:
+def is_aside(
+    holder: Holder,
+    head: Hashable,
+    layout: Layout,
+    hashes: Sequence[Hashable],
+    waits: Collection[str | None],
+    brings: bool = False,
+) -> bool:
+    """Whether a request that comes while its owner waits for a tool is none that the tool's result leads to: it brings
+    none, and does not go on in a chain that waits. waits, brings: see `bury`."""
+    if not holder.chains or brings or carries_result(layout, 0):
         return False
+    _note_calls(holder, waits)
     chain = holder.chains.get(head)
-    if chain is None:
-        return not carries_result(layout, 0)
-    goes_on = any(line.reproduced(hashes) == len(line.claims) for line in chain.lines)
-    return not goes_on and not carries_result(layout, 0)
+    if chain is None or not chain.awaits:
+        return True
+    return not any(line.reproduced(hashes) == len(line.claims) for line in chain.lines)
 
 
-def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable]) -> list[Line]:
+def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], brings: bool) -> list[Line]:
     chain.foreign = 0
     compacted, chain.compacted = chain.compacted, False
     changed = []
@@ -72,7 +86,8 @@ def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable]) -> list[Li
         count = line.reproduced(hashes)
         if count == len(line.claims):
             continue
-        waits = chain.awaits and not carries_result(layout, line.claims[count - 1].full if count else 0)
+        answered = brings or carries_result(layout, line.claims[count - 1].full if count else 0)
+        waits = chain.awaits and not answered
         # INVARIANT: nothing dies while a request of the chain runs, or a call waits whose result this one lacks.
         if (chain.running or waits) and not compacted:
             continue

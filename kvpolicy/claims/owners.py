@@ -64,7 +64,10 @@ class Holder:
 
 
 def head_of(request: Request, layout: Layout, hashes: Sequence[Hashable]) -> Hashable:
-    """What a request's chain is known by: model and the blocks to the end of system and tools, else the first one."""
+    """What a request's chain is known by: model and the blocks to the end of system and tools, else the first one; or
+    the name that the request has for them."""
+    if request.head is not None:
+        return (request.model, request.head)
     end = max([end or 0 for kind, end in zip(layout.kinds, layout.ends, strict=True) if kind in _HEAD_KINDS], default=0)
     length = min(max(end // request.block_size, 1), len(hashes))
     return (request.model, length, hashes[length - 1] if length else None)

@@ -51,9 +51,9 @@ class Placing(Answering):
         by id, whose answers made the tool calls of its owner that are open; None among them: not known whose."""
         holder = self._holder(request.owner)
         head = head_of(request, layout, hashes)
-        aside = bool(waits) and dead.is_aside(holder, head, layout, hashes)
+        aside = bool(waits) and dead.is_aside(holder, head, layout, hashes, waits, request.brings)
         if not holder.nameless:
-            for line in dead.bury(holder, head, layout, hashes, waits):
+            for line in dead.bury(holder, head, layout, hashes, waits, request.brings):
                 if line.claims:
                     self.settle(line, now)
                 else:
@@ -158,6 +158,13 @@ class Placing(Answering):
                 holder.index[claim.proof] = line
         spread_drops(line.claims)
         line.request = request
+
+    def stand(self, line: Line, hashes: Sequence[Hashable], now: float) -> None:
+        """A line that no request holds has other claims than before, which may reach further along its prompt; hashes
+        name the prompt's blocks, its answer's included."""
+        self._settle(line, now, hashes, len(hashes))
+        self.settle(line, now)
+        self._counted(line, now)
 
     def plan(self, line: Line, directives: Iterable[Directive], now: float, replan: float | None = None) -> None:
         """The line's request read again: same spans, other values, the same clocks."""

@@ -7,6 +7,8 @@ assumed, no keys are asked, and only loopback is listened on.
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -67,13 +69,15 @@ def run(args: argparse.Namespace) -> int:
         from kvpolicy.listening import Bounds, Tls, serve
         from kvpolicy.service.assembly import assemble
         from kvpolicy.service.collecting import in_small_parts
+        from kvpolicy.service.following import Source
     except ImportError as fault:
         raise InputFault(f"kvp serve needs {fault.name}: {install('serve')}") from None
     config = read(args)
     listen, limits = config.listen, config.limits
     if config.open and listen.host not in LOOPBACK:
         raise InputFault(f"without tenants and keys only loopback is listened on, not {listen.host}: see --config")
-    app, gateway = assemble(config)
+    source = None if args.config is None else Source(Path(args.config), partial(read, args))
+    app, gateway = assemble(config, source=source)
     tls = None if listen.cert_file is None else Tls(listen.cert_file, listen.key_file, listen.client_ca_file)
     bounds = Bounds(limits.header_bytes, limits.header_s, limits.clients)
     with in_small_parts():
@@ -82,15 +86,12 @@ def run(args: argparse.Namespace) -> int:
 
 def read(args: argparse.Namespace) -> Any:
     """The configuration: the file's, with what the options say instead."""
-    import tomllib
-    from pathlib import Path
-
-    from kvpolicy.service.config import checked_config, read_config
+    from kvpolicy.service.config import checked_config, read_document
 
     document: dict[str, Any] = {}
     if args.config is not None:
-        read_config(args.config)  # faults of the file are told with its name
-        document = tomllib.loads(Path(args.config).read_text(encoding="utf-8"))
+        document = read_document(args.config)
+        checked_config(document, args.config)  # faults of the file are told before those of options
     if args.upstream:
         document["upstream"] = [_upstream(told) for told in args.upstream]
     upstreams = document.get("upstream")

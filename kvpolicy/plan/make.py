@@ -18,20 +18,17 @@ from kvpolicy.directive import Plan, Verdict
 from kvpolicy.faults import Notice
 from kvpolicy.plan.alike import Groups
 from kvpolicy.plan.answer import Answer, answer
+from kvpolicy.plan.asking import Asking
 from kvpolicy.plan.directives import Directives
 from kvpolicy.plan.later import Later
 from kvpolicy.plan.notices import clipped, is_short, position_unknown, shorter_than_block
 from kvpolicy.plan.outline import Outline
 from kvpolicy.plan.said import Said
-from kvpolicy.policy.contest import Guards
-from kvpolicy.policy.model import IntervalPattern, Opening, State, Subject
+from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
-from kvpolicy.policy.steps import Solver
 from kvpolicy.request import Owner, Request
 
 _KEPT = 1024  # answers by agent, of one menu
-
-Look = Callable[[IntervalPattern], Opening | None]
 
 
 class Resolver(Protocol):
@@ -82,13 +79,12 @@ def say(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callab
     one that fits."""
     owner, alike = drawn.request.owner, drawn.alike
     looks = getattr(state, "intervals_of", None)
-    look: Look | None = None if looks is None else looks(owner)
-    quiet = looks is not None and look is None and alike is not None
+    quiet = alike is not None and looks is not None and looks(owner) is None
     told = (owner.tenant, owner.agent, getattr(state, "hits_stamp", None)) if quiet else None
     if alike is not None and alike.said is not None and alike.said[0] == told:
         said: Said = alike.said[1]
     else:
-        said = Said(_ask(policy, drawn, state, now, pace, look), drawn.claimed, drawn.groups)
+        said = Said(_ask(policy, drawn, state, now, pace), drawn.claimed, drawn.groups)
         if alike is not None and told is not None and _lasts(alike, owner, told[2]):
             alike.said = (told, said)
     drawn.answers = said.answers
@@ -100,23 +96,17 @@ def _lasts(alike: Groups, owner: Owner, stamp: object) -> bool:
     return all(_recall(menu, owner, life, stamp) for menu, life in zip(alike.menus, alike.lifetimes, strict=True))
 
 
-def _ask(
-    policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None, look: Look | None
-) -> list[Answer]:
-    """The policy's answer for each group. Where every function that is read is the owner's alone, the intervals, guards
-    and crossings of one group are those of the others. look: the owner's intervals; None where nothing is open for it,
-    or the state cannot be asked for them."""
+def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None) -> list[Answer]:
+    """The policy's answer for each group."""
     owner = drawn.request.owner
     idle_since = partial(_idle_since, state, owner)
-    shared: tuple[Guards, Solver | None] | None = None
     stamp: object = getattr(state, "hits_stamp", None)
-    looks = hasattr(state, "intervals_of")
-    quiet = looks and look is None
+    asking = Asking(drawn, state, now)
     answers: list[Answer] = []
     for group, menu in enumerate(drawn.menus):
         if pace is not None:
             pace()
-        still = menu is not None and (quiet or not menu.intervals)
+        still = menu is not None and (asking.quiet or not menu.intervals)
         kept = _recall(menu, owner, drawn.lifetimes[group], stamp) if still and menu is not None else None
         if kept is not None:
             answers.append(kept)
@@ -126,21 +116,7 @@ def _ask(
             verdicts: Mapping[str, Verdict] = policy.resolve(subject, state)
             step = next((at for at in policy.steps(subject, state) if at > now), inf)
         else:
-            if quiet:
-                openings = menu.closed
-            elif look is None:
-                opening, subject = state.opening, drawn.subject(group)
-                openings = tuple([opening(interval, subject) for interval in menu.intervals])
-            else:
-                openings = tuple([look(interval) for interval in menu.intervals])
-            alike = looks and menu.of_the_owner
-            guards, solver = shared if alike and shared else (Guards(partial(drawn.subject, group), state), None)
-            if menu.timed and solver is None:
-                solver = Solver(guards.subject, state)
-            if alike:
-                shared = guards, solver
-            verdicts = menu.decided(openings, guards)
-            step = menu.next_step(openings, solver if menu.timed else None, now)
+            verdicts, step = asking.decide(menu, group)
         found = answer(drawn.lifetimes[group], verdicts, step, now, idle_since, drawn.answers[group])
         answers.append(found)
         if still and menu is not None:

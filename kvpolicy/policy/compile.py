@@ -26,6 +26,7 @@ from kvpolicy.policy.over import Over, closed, numbered
 from kvpolicy.policy.policy import Policy
 from kvpolicy.policy.settle import Lets, event_pattern, fault, settle
 from kvpolicy.policy.terms import Constant, Term, normal
+from kvpolicy.policy.timing import watcher
 from kvpolicy.policy.values import compile_value, seconds
 
 DEFAULT_BOUND_S = 3600.0
@@ -115,7 +116,7 @@ class Pool:
     def _guard(self, term: Term) -> Guard:
         same = normal(term)
         if same not in self._guards:
-            self._guards[same] = Guard(same, code(same))
+            self._guards[same] = Guard(same, code(same), watcher(same))
         return self._guards[same]
 
     def _interval(self, interval: syntax.Interval, group: str) -> IntervalPattern:

@@ -12,6 +12,7 @@ from kvpolicy.policy.matching import Matcher
 from kvpolicy.policy.model import IntervalPattern, State, Subject
 from kvpolicy.policy.over import NOTHING, Over
 from kvpolicy.policy.terms import Term
+from kvpolicy.policy.timing import Watcher
 
 
 class _Default:
@@ -29,7 +30,8 @@ class Value:
     """What a rule sets a property to. `run` gives the value (see `directive.Verdict`), or DEFAULT.
 
     fixed: whether it is the same in every state. terms: the expressions it is made of. strained: the sentence of a
-    notice where the expression's own result had to be brought into range, else None.
+    notice where the expression's own result had to be brought into range, else None. watchers: of the terms that time
+    alone changes.
     """
 
     property: str
@@ -38,14 +40,16 @@ class Value:
     terms: tuple[Term, ...]
     place: Place
     strained: Callable[[Subject, State], str | None]
+    watchers: tuple[Watcher, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """`when …`: its term in normal form, and the code of it."""
+    """`when …`: its term in normal form, and the code of it. watcher: None where time alone does not change it."""
 
     term: Term
     run: Code
+    watcher: Watcher | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

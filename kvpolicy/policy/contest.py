@@ -65,20 +65,38 @@ STATELESS = Guards(cast("Subject", None), cast("State", None))  # for what reads
 def contest(rules: Iterable[Rule], order: Order) -> Contest:
     """Put candidates in order: winners first, names where nothing else orders them."""
     by_name = sorted(rules, key=lambda r: (r.name, r.place))
-    left = list(zip(by_name, *beaters(by_name, order), strict=True))
-    here = sum(bit for _, bit, _ in left)
-    ranked: list[tuple[Rule, int, int]] = []
-    while left:
-        free = [row for row in left if not row[2] & here] or left[:1]  # a cycle: `check` has refused the policy
-        here &= ~sum(bit for _, bit, _ in free)
-        left = [row for row in left if row[1] & here]
-        ranked += free
+    ranked = _in_turn(list(zip(by_name, *beaters(by_name, order), strict=True)))
     ranked = ranked[: _last(ranked)]
     found = [rule for rule, _, _ in ranked]
     here = sum(bit for _, bit, _ in ranked)
     guarded = any(rule.guard is not None for rule in found)
     sure = () if guarded else tuple(rule for rule, _, beaten in ranked if not beaten & here)
     return Contest(tuple(found), tuple(bit for _, bit, _ in ranked), tuple(beaten for _, _, beaten in ranked), sure)
+
+
+def _in_turn(rows: list[tuple[Rule, int, int]]) -> list[tuple[Rule, int, int]]:
+    """Round after round those that nobody beats of those that are left. Each waits for one that beats it, so that not
+    all are looked at in every round."""
+    left = sum(bit for _, bit, _ in rows)
+    ranked: list[tuple[Rule, int, int]] = []
+    waiting: dict[int, list[int]] = {}  # by the bit of one that beats them
+    looked = list(range(len(rows)))
+    while left:
+        ready: list[int] = []
+        for at in looked:
+            by = rows[at][2] & left
+            if by:
+                waiting.setdefault(by & -by, []).append(at)
+            elif rows[at][1] & left:
+                ready.append(at)
+        if not ready:  # a cycle: `check` has refused the policy
+            ready = [next(at for at, row in enumerate(rows) if row[1] & left)]
+        looked = []
+        for at in sorted(ready):
+            left &= ~rows[at][1]
+            ranked.append(rows[at])
+            looked += waiting.pop(rows[at][1], ())
+    return ranked
 
 
 def _last(ranked: Sequence[tuple[Rule, int, int]]) -> int:

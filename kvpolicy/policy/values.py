@@ -20,6 +20,7 @@ from kvpolicy.policy.compiled import DEFAULT, Value
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.settle import Lets, settle
 from kvpolicy.policy.terms import Term, reads
+from kvpolicy.policy.timing import watcher
 from kvpolicy.units import format_duration
 
 HOLD_UNTIL_BOUND_S = 3600.0  # `hold until EVENT` without `at most`
@@ -46,7 +47,8 @@ def compile_value(declaration: syntax.Declaration, lets: Lets, group: str) -> Va
     run, terms = _computed(name, written, lets, group)
     strained = _strained(name, terms)
     if any(True for term in terms for _ in reads(term)):
-        return Value(name, run, False, terms, place, strained)
+        watchers = tuple(found for term in terms if (found := watcher(term)) is not None)
+        return Value(name, run, False, terms, place, strained, watchers)
     nothing = cast("Subject", None), cast("State", None)
     return Value(name, _always(run(*nothing)), True, terms, place, _always(strained(*nothing)))
 

@@ -1,4 +1,4 @@
-"""The operator's routes: policies validated, swapped, rolled back; all protection taken back; counters.
+"""The operator's routes: policies validated, swapped, rolled back; tenants read anew; all protection taken back.
 
 Apart from tenants' routes: they ask for the operator's own key, or, where none is configured, answer loopback only,
 and nobody there who speaks for others.
@@ -19,18 +19,20 @@ from kvpolicy.language.load import load_text
 from kvpolicy.policy.checked import examined
 from kvpolicy.service.config import Admin
 from kvpolicy.service.edge import Refusal
+from kvpolicy.service.following import Following
 from kvpolicy.service.own_routes import Entrance, answer, described
 from kvpolicy.service.policies import Policies, Version
 from kvpolicy.service.tenants import hash_key
 
 MOST_TEXT = 4 << 20
 _OF_OTHERS = ("x-forwarded-for", "forwarded", "x-real-ip")  # a proxy on this machine says so whom it speaks for
+_RELOAD = {"reload": True}
 _TEXT = "policy p\nturn { priority: 40 }"
 EXAMPLES = {
     "validate": {"name": "coding_agent", "text": _TEXT, "validate_only": True},
     "swap": {"name": "coding_agent", "text": _TEXT},
     "roll back": {"name": "coding_agent", "rollback": 1},
-    "read the files anew": {"reload": True},
+    "read the files anew": _RELOAD,
 }
 
 Reload = Callable[[str], Awaitable[list[Version]]]
@@ -63,10 +65,16 @@ def _shows(request: Request, hashed: str) -> bool:
 
 
 def make_admin(
-    settings: Admin, policies: Policies, release_all: Callable[[], int], reload: Reload, entrance: Entrance
+    settings: Callable[[], Admin],
+    policies: Policies,
+    release_all: Callable[[], int],
+    reload: Reload,
+    following: Following,
+    entrance: Entrance,
 ) -> APIRouter:
-    """The routes. release_all: takes back all protection, returns how many engines were told. reload: reads the files
-    anew, all or nothing. entrance: reads documents within the limits."""
+    """The routes. settings: those of now. release_all: takes back all protection, returns how many engines were told.
+    reload: reads the files of policies anew, all or nothing; following: does so for tenants. entrance: reads documents
+    within the limits."""
     routes = APIRouter(prefix="/admin")
 
     def known(name: object) -> str:
@@ -76,20 +84,20 @@ def make_admin(
 
     @routes.get("/policies", summary="Every policy with its versions")
     async def get_policies(request: Request) -> Response:
-        allow(settings, request)
+        allow(settings(), request)
         rows = {name: [_row(v) for v in policies.versions(name)] for name in policies.names}
         return answer({"policies": rows, "fault": policies.fault})
 
     @routes.get("/policies/{name:path}/diff", summary="What two versions of a policy decide differently")
     async def get_diff(request: Request, name: str, before: int, after: int) -> Response:
-        allow(settings, request)
+        allow(settings(), request)
         return answer(await asyncio.to_thread(policies.compare, known(name), before, after))
 
     @routes.post(
         "/policies", summary="Validate a policy, bring it into force, or roll back", openapi_extra=described(EXAMPLES)
     )
     async def post_policy(request: Request) -> Response:
-        allow(settings, request)
+        allow(settings(), request)
         told = await entrance.document(request, MOST_TEXT)
         if not isinstance(told, Mapping):
             raise InputFault("the body must be a JSON object")
@@ -109,9 +117,24 @@ def make_admin(
             return answer({"policy": None, "diagnostics": rows})
         return answer({"policy": _row(policies.put(name, found.policy(), "api")), "diagnostics": rows})
 
+    @routes.get("/tenants", summary="Tenants as the configuration has them, without their keys")
+    async def get_tenants(request: Request) -> Response:
+        allow(settings(), request)
+        return answer(following.as_json())
+
+    @routes.post(
+        "/tenants", summary="Read tenants and keys anew", openapi_extra=described({"read the file anew": _RELOAD})
+    )
+    async def post_tenants(request: Request) -> Response:
+        allow(settings(), request)
+        if await entrance.document(request, MOST_TEXT) != _RELOAD:
+            raise Refusal(400, "invalid_request_error", 'the body must be {"reload": true}; tenants stand in the file')
+        await following.reload()
+        return answer(following.as_json())
+
     @routes.post("/release-all", summary="Take back all protection at once")
     async def post_release_all(request: Request) -> Response:
-        allow(settings, request)
+        allow(settings(), request)
         return answer({"engines": release_all()})
 
     return routes

@@ -47,9 +47,7 @@ class Admission:
         for that, for nobody's, and for one too many; the connection ends with it where a body would follow."""
         try:
             check()
-            tenant = tenants.of(headers)
-            if tenant is None:
-                raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
+            tenant = _known(tenants, headers)
             self.enter(tenant)
         except Refusal as refusal:
             if has_body(headers):
@@ -70,11 +68,13 @@ class Admission:
         _take(account, caps, among, now)
         account.running += 1
 
-    def another(self, tenant: Tenant) -> None:
-        """One that was let in asks again on its way. Raises Refusal where that is one too many; it is still in."""
-        now = self._clock()
+    def another(self, tenants: Tenants, headers: Mapping[str, str]) -> Tenant:
+        """One that was let in asks again on its way: whose it is by now, for keys and caps may have changed. Raises
+        Refusal where it is nobody's, and where that is one too many; it is still in."""
+        now, tenant = self._clock(), _known(tenants, headers)
         among = 1 if tenant.caps.requests_per_minute is None else max(1, self.replicas())
         _take(self._account(tenant, now), tenant.caps, among, now)
+        return tenant
 
     def leave(self, tenant: Tenant) -> None:
         """One that was let in has ended."""
@@ -97,6 +97,14 @@ class Admission:
                 return
             if not self._accounts[name].running:
                 del self._accounts[name]
+
+
+def _known(tenants: Tenants, headers: Mapping[str, str]) -> Tenant:
+    """Whose a request is. Raises Refusal for nobody's."""
+    tenant = tenants.of(headers)
+    if tenant is None:
+        raise Refusal(401, "authentication_error", "a known API key is needed", {"www-authenticate": "Bearer"})
+    return tenant
 
 
 def _take(account: _Account, caps: Caps, among: int, now: float) -> None:

@@ -24,6 +24,7 @@ from kvpolicy.service.config import Config
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.doctor import Doctor
 from kvpolicy.service.exchange import Stage
+from kvpolicy.service.following import Following, Source, wanted
 from kvpolicy.service.holding import REACHED_AT_ONCE, Holding
 from kvpolicy.service.inpath import InPath
 from kvpolicy.service.isolation import load_secret
@@ -50,9 +51,12 @@ ENGINE = "vllm"
 log = logging.getLogger("kvpolicy.service")
 
 
-def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[FastAPI, Gateway]:  # noqa: PLR0915 - a list of parts
+def assemble(  # noqa: PLR0915 - a list of parts
+    config: Config, clock: Callable[[], float] | None = None, source: Source | None = None
+) -> tuple[FastAPI, Gateway]:
     """The whole gateway. clock: seconds; by default the store's where replicas share one, else this machine's own.
-    Raises PolicyFault or InputFault for what cannot be."""
+    source: of the configuration, where tenants and keys follow it. Raises PolicyFault or InputFault for what cannot
+    be."""
     store = open_store(config.store.redis, Settings(prefix=config.store.prefix), config.store.file)
     awaited = AwaitedStore(store)
     shared = config.store.redis is not None
@@ -61,10 +65,9 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     mint = minting(config, store, secret)
 
     state = RunState()
-    known = {section.name for section in config.tenant}
 
     def all_tenants() -> tuple[str, ...]:
-        return tuple({*known, *gateway.tenants.names, *state.learned.tenants()})
+        return tuple({*gateway.tenants.names, *state.learned.tenants()})
 
     workflows = Workflows(state, awaited, all_tenants)
     unheard = watching_channels(config, log.warning)
@@ -74,7 +77,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         workflows.of_policy(policy)
         unheard(policy)
 
-    policies = Policies(config.policy, {s.name: s.policy for s in config.tenant if s.policy is not None}, came)
+    policies = Policies(config.policy, wanted(config), came)
     planning = Planning(state, find_adapter(ENGINE), config.limits.decide_within_s)
     channels = Channels(config.upstream, ENGINE)
     outbox = Outbox(channels.send, channels.has_room)
@@ -89,7 +92,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     watching = watchers(config, secret, clock)
     stages: list[Stage] = [decisions, doctor, *watching]
     app, gateway = make_gateway(config, stages, clock, mint)
-    gateway.proxy.chosen, decisions.heard = decisions.chosen, channels.state
+    gateway.proxy.chosen, gateway.proxy.look, decisions.heard = decisions.chosen, decisions.look, channels.state
 
     def release_all() -> int:
         outbox.clear()  # what waits would protect again
@@ -101,12 +104,23 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
     decisions.fetch, decisions.placed = tokenizing.fetch, (residents.learn, doctor.placed)
     reloading = Reloading(policies, time.monotonic)
     lasting = LastingPolicies(awaited, policies)
+
+    async def brought() -> None:
+        reloading.follow()
+        await lasting.agree()
+
+    following = Following(source, gateway, policies, brought, time.monotonic)
+
+    async def signalled() -> None:
+        await following.signalled()
+        await reloading.signalled()
+
     times = LastingTimes(awaited, state.learned, f"{config.store.prefix}@{socket.gethostname()}")
 
     parts: dict[str, Any] = {
         "proxy": gateway.proxy, "decisions": decisions, "holding": holding, "channels": channels, "doctor": doctor,
         "routing": routing, "telling": together, "store": store, "tokenizing": tokenizing, "residents": residents,
-        "outbox": outbox,
+        "outbox": outbox, "following": following,
         "journal": next((each for each in watching if each.name == "journal"), None),
     }  # fmt: skip
     decisions.metrics = measured(app, gateway, parts)
@@ -118,7 +132,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
         gateway,
         make_routes(decisions, entrance, channels.ask, doctor.of_tenant),
         make_workflows(workflows, entrance),
-        make_admin(config.admin, policies, release_all, reloading.reload, entrance),
+        make_admin(lambda: gateway.config.admin, policies, release_all, reloading.reload, following, entrance),
     )
     inner = app.router.lifespan_context
 
@@ -139,6 +153,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
                 beside.tick(holding, outbox, clock),
                 beside.forget(decisions.sessions, state, holding, clock),
                 reloading.run(),
+                following.run(),
                 lasting.run(),
                 times.run(all_tenants),
                 workflows.run(),
@@ -146,7 +161,7 @@ def assemble(config: Config, clock: Callable[[], float] | None = None) -> tuple[
             if together is not None:
                 jobs.append(beside.hear(together, holding, clock))
             await stack.enter_async_context(beside.running(*jobs))
-            await stack.enter_async_context(beside.signalled(reloading))
+            await stack.enter_async_context(beside.signalled(signalled))
             await stack.enter_async_context(inner(application))
             yield
 

@@ -16,7 +16,6 @@ from typing import Any
 from kvpolicy.service.holding import Holding
 from kvpolicy.service.meaning.sessions import Sessions
 from kvpolicy.service.outbox import Outbox
-from kvpolicy.service.reloading import Reloading
 from kvpolicy.service.telling import Together
 from kvpolicy.workflow.state import RunState
 
@@ -101,13 +100,13 @@ async def sweep(sessions: Sessions, state: RunState, holding: Holding, now: floa
 
 
 @asynccontextmanager
-async def signalled(reloading: Reloading) -> AsyncIterator[None]:
-    """SIGHUP reads policies anew, where this thread may hear signals."""
+async def signalled(heed: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """SIGHUP reads files anew, where this thread may hear signals. heed: does so."""
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = loop.create_task(reloading.signalled())
+        task = loop.create_task(heed())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 

@@ -1,6 +1,7 @@
 """The service's configuration: a TOML file, checked by pydantic, with a clear fault for each wrong key.
 
-Read once at the start by `kvp serve`; policies are read by their own loader, so that they can change while it runs.
+Read at the start by `kvp serve`, and again when it changes, for tenants and keys (`following`); policies are read by
+their own loader.
 Without a file one tenant is assumed, no keys are asked, and only loopback is listened on.
 """
 
@@ -232,12 +233,16 @@ class Config(_Section):
 
 def read_config(path: str) -> Config:
     """The configuration of a file. Raises InputFault with the place and the mend; OSError passes."""
+    return checked_config(read_document(path), path)
+
+
+def read_document(path: str) -> dict[str, Any]:
+    """What a file says, not looked at yet. Raises InputFault for what is no TOML; OSError passes."""
     raw = Path(path).read_bytes()
     try:
-        document = tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
         raise InputFault(f"{path}: not TOML: {fault}") from None
-    return checked_config(document, path)
 
 
 def checked_config(document: object, name: str) -> Config:

@@ -184,6 +184,9 @@ class Deciding:
             key=name(exchange.headers.get("idempotency-key")) if seen.request is None else seen.request.key,
             last_step=bool(context.last_step),
             waits=seen.waits,
+            brings=seen.brings,
+            events=seen.events,
+            head=_head_of(seen),
         )
 
     def _later(self, exchange: Exchange, seen: Seen) -> None:
@@ -206,6 +209,7 @@ class Deciding:
             if exchange.upstream is not None:
                 self._count(exchange, seen)  # what was told as deferred
 
+        self.holding.awaits(seen)
         self.fetch(seen.conversation, self.offsets, found)
 
     def _answer(self, exchange: Exchange, seen: Seen | None, status: str, reason: str | None = None) -> None:
@@ -257,6 +261,15 @@ class Deciding:
         said = code if about is None else f'{code};{key}="{_ascii(about)[:LONGEST_ABOUT].replace(",", "_")}"'
         if said not in listed and len(listed) < MOST_WARNED:
             exchange.answer_headers["x-kvp-warn"] = ", ".join([*listed, said])
+
+
+def _head_of(seen: Seen) -> str | None:
+    """A name for the tool definitions and system text that a conversation begins with; None without any, and where a
+    client says itself what is what."""
+    units = seen.conversation.units
+    if not units or units[0].kind not in ("system", "tools") or seen.said.marks:
+        return None
+    return seen.conversation.head.hex()
 
 
 def _ascii(text: str) -> str:

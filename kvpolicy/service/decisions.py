@@ -30,10 +30,12 @@ from kvpolicy.service.meaning.identity import identified
 from kvpolicy.service.meaning.known import unknown
 from kvpolicy.service.policies import ENFORCE, OFF
 from kvpolicy.service.seen import Seen
-from kvpolicy.steering.requests import RESUMES
+from kvpolicy.steering.requests import RESUMES, found_by
+from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
 
 _FINISHED = frozenset({"stop", "end_turn", "completed", "stop_sequence"})
+LOOKED = "looked"  # a note until the stage takes it
 ANSWER_S, LOOK_S = 1.0, 0.005  # of an event that means many: it goes on after its answer
 
 
@@ -55,12 +57,12 @@ class Decisions(Deciding):
 
     async def enter(self, exchange: Exchange) -> None:
         """Plan it. What goes wrong here costs the hints; the salt stands all the same."""
+        looked = exchange.notes.pop(LOOKED, None)
         exchange.sent[SALT_FIELD] = unique()
         said = merged(from_headers(exchange.headers), from_body(exchange.body))
         context = identified(said.context, exchange.headers, exchange.body)
         context = self.holding.agents.placed(exchange.tenant.name, said.context, context)
-        key = digest_key(self.secret, exchange.tenant.name)
-        conversation = await run(is_long_body(exchange.body), dialects.read, exchange.dialect, exchange.body, key)
+        conversation = looked or await run(is_long_body(exchange.body), self._read, exchange)
         if conversation is None:
             self.counts["unread"] += 1
             self._answer(exchange, None, IGNORED, UNREAD)
@@ -70,6 +72,7 @@ class Decisions(Deciding):
         chosen = self.policies.choose(exchange.tenant, conversation.model, arrived.owner, said.policy, said.mode)
         seen = Seen(conversation, context, arrived, chosen, said, exchange.tenant.caps)
         exchange.notes[self.name] = seen
+        exchange.sent_off = self.holding.arrived
         for each in said.warnings:
             self._warn(exchange, each.code, each.key, each.about)
         for code in arrived.warned:
@@ -86,27 +89,45 @@ class Decisions(Deciding):
             self._warn(exchange, each.code, each.key, each.about)
         self._plan(exchange, seen, now)
 
+    def look(self, exchange: Exchange) -> None:
+        """What a long one means, for `enter`: digests of some megabytes hold up whoever shares their thread."""
+        exchange.notes[LOOKED] = self._read(exchange)
+
+    def _read(self, exchange: Exchange) -> dialects.Conversation | None:
+        return dialects.read(exchange.dialect, exchange.body, digest_key(self.secret, exchange.tenant.name))
+
     async def _told(self, exchange: Exchange, seen: Seen, now: float) -> None:
         """The run state hears of the request, and of what its client says has happened."""
         owner = seen.arrived.owner
         reached = [owner]
+        seen.first = not self.holding.knows(owner)
+        rewritten = False
         for event in seen.said.events:
             told, of = self._addressed(Event(now, event.name, event.attributes), seen)
             if of is None and self.state.must_wait(told):
                 self._warn(exchange, TOO_MANY)
             else:
-                reached += self._noted(told, of)
-        if seen.arrived.compacted and not any(e.name == "compact" for e in seen.said.events):
-            reached += self._noted(*self._addressed(Event(now, "compact", {}), seen))
+                # That its own history is rewritten goes with the request: it must not come after it.
+                own = of is not None and event.name == "compact"
+                reached += self._noted(told, of, noticed=own)
+                rewritten = rewritten or own
+        if seen.arrived.compacted and not rewritten:
+            reached += self._noted(*self._addressed(Event(now, "compact", {}), seen), noticed=True)
         seen.waits = self.state.waits_of(owner)  # before its own results close them
         seen.request = self._request(exchange, seen, None)
         arrived = seen.arrived
-        results = arrived.results if arrived.side else (arrived.results or None)
         phase = self.state.phase(owner)
+        # An event may have told of the call: then no answer's ids are known, but what goes on to no result is.
+        strange = phase == "tool_pause" and not (seen.first or seen.brings or arrived.goes_on)
+        results = arrived.results if arrived.side or strange else (arrived.results or None)
         changed = await self.telling.arrive(seen.request, now, results)
-        if phase in RESUMES and self.state.phase(owner) != phase:
-            self.holding.came(owner, RESUMES[phase], now)
+        resumed = (RESUMES[phase],) if phase in RESUMES and self.state.phase(owner) != phase else ()
+        seen.events = (*(("compact",) if rewritten else ()), *resumed)
+        seen.request = replace(seen.request, events=seen.events)
+        for event_name in resumed:
+            self.holding.came(owner, event_name)  # to engines that it does not go to
         self.holding.replan((*reached, *changed), now, besides=exchange.id)
+        self.holding.stepped(owner, now)
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -141,11 +162,13 @@ class Decisions(Deciding):
     def _hearing(self, urls: Iterable[str]) -> int:
         return sum(self.heard(url) == OPEN for url in urls)
 
-    def _noted(self, event: Event, owner: Owner | None) -> tuple[Owner, ...]:
+    def _noted(self, event: Event, owner: Owner | None, *, noticed: bool = False) -> tuple[Owner, ...]:
         """An event that came with a request. Returns whose plans are to be read again; where the store has not said
-        yet, that is done when it does."""
+        yet, that is done when it does. noticed: see `Holding.came`."""
         reached = self.telling.note(event, owner)
-        self.holding.heard(event, reached)
+        self.holding.heard(event, reached, noticed=noticed)
+        if event.name in ENDS:
+            self.holding.replan(reached, event.at)  # what follows is another life
         self.counts["events"] += 1
         return reached
 
@@ -164,7 +187,6 @@ class Decisions(Deciding):
             return
         if seen.reader is None:
             seen.reader = AnswerReader(exchange.dialect, exchange.stream)
-            self.holding.arrived(exchange)
             if seen.request is not None:  # it has its prompt: what a pause kept for it is done
                 now = self.clock()
                 self.holding.replan(self.telling.touched(seen.request, now), now)
@@ -175,6 +197,7 @@ class Decisions(Deciding):
         seen: Seen | None = exchange.notes.get(self.name)
         if seen is None or seen.request is None:
             return
+        seen.over = True
         now = self.clock()
         try:
             self._left(exchange, seen, how, now)
@@ -211,8 +234,12 @@ class Decisions(Deciding):
         asked = [(row["name"] or None, row["id"] or None) for row in reader.calls.values()]
         changed = self.telling.answer(seen.request, now, asked, finished, reader.output)
         if reader.calls or finished:
-            self.holding.came(owner, "tool_call" if reader.calls else "turn_end", now)
+            self.holding.came(owner, "tool_call" if reader.calls else "turn_end")
+        if seen.first and reader.cached:
+            for kind in found_by(seen.request, reader.cached):
+                self.state.record_hit(owner, kind)
         self.holding.replan((*changed, owner), now)
+        self.holding.stepped(owner, now)
         if seen.context.final:
             event, of = self._addressed(Event(now, "session_end", {}), seen)
             self.holding.happened(event, self.telling.note(event, of))

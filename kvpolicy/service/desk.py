@@ -134,10 +134,10 @@ class Desk:
             raise Refusal(413, "invalid_request_error", f"{said}, send the requests as lines of {NDJSON}")
 
     async def stream(
-        self, tenant: Tenant, parts: AsyncIterator[bytes], another: Callable[[], None]
+        self, tenant: Tenant, parts: AsyncIterator[bytes], another: Callable[[], Tenant]
     ) -> AsyncIterator[bytes]:
         """One plan a line for one document a line, as they come. another: asked for every line but the first, which
-        came in as the request did. A refusal, its own or of the body, ends it, in a line."""
+        came in as the request did; tells whose it is. A refusal, its own or of the body, ends it, in a line."""
         first, pending = True, bytearray()
         while True:
             try:
@@ -152,18 +152,19 @@ class Desk:
                 line = bytes(pending[:end])
                 del pending[: end + 1]
                 if line.strip():
-                    if not first and (refused := _refused(another)) is not None:
-                        yield refused
-                        return
+                    asks = tenant if first else _asks(another)
                     first = False
-                    yield await self._line(tenant, line)
+                    if isinstance(asks, bytes):
+                        yield asks
+                        return
+                    yield await self._line(asks, line)
                     await asyncio.sleep(0)
             if len(pending) > LONGEST_LINE:
                 yield orjson.dumps({"error": f"a line is longer than {LONGEST_LINE} bytes"}) + b"\n"
                 return
         if pending.strip():
-            refused = None if first else _refused(another)
-            yield refused or await self._line(tenant, bytes(pending))
+            asks = tenant if first else _asks(another)
+            yield asks if isinstance(asks, bytes) else await self._line(asks, bytes(pending))
 
     async def _line(self, tenant: Tenant, line: bytes) -> bytes:
         try:
@@ -299,14 +300,13 @@ def _spans(row: Any) -> int:
     return len(spans) if isinstance(spans, list) else 0
 
 
-def _refused(another: Callable[[], None]) -> bytes | None:
-    """What a stream says where it may ask no more for now; None: it may."""
+def _asks(another: Callable[[], Tenant]) -> Tenant | bytes:
+    """Whose a stream's next line is, or what it says where it may ask no more for now."""
     try:
-        another()
+        return another()
     except Refusal as refusal:
         again = {"retry_after_s": int(refusal.headers["retry-after"])} if "retry-after" in refusal.headers else {}
         return orjson.dumps({"error": refusal.message, **again}) + b"\n"
-    return None
 
 
 def _stated(policy: Policy, request: Planned, told: Mapping[str, Any]) -> tuple[Any, float]:

@@ -6,7 +6,7 @@ watch the answer. A stage that raises is counted and the exchange goes on as if 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,8 +27,9 @@ DONE, CANCELLED, FAILED = "done", "cancelled", "failed"
 class Exchange:
     """id: ours, unique. dialect: of its route. headers: the client's, lower-case names, several lines joined by a
     comma. body: the client's JSON object; stages replace `sent`, never change `body`. arrived: seconds on the service's
-    clock. notes: what a stage keeps for itself, by its name. answer_headers: told to the client. upstream: the address
-    chosen; prefer: addresses in order of wish, best first. salt: isolation that must hold whatever else fails."""
+    clock. notes: what a stage keeps for itself, by its name. answer_headers: told to the client. engine: the address
+    that it was sent to last; sent_off: called whenever that is known. upstream: the address that answers; prefer:
+    addresses in order of wish, best first. salt: isolation that must hold whatever else fails."""
 
     id: str
     dialect: str
@@ -42,6 +43,8 @@ class Exchange:
     answer_headers: dict[str, str] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     prefer: tuple[str, ...] = ()
+    engine: str | None = None
+    sent_off: Callable[[Exchange], object] | None = None
     upstream: str | None = None
     status: int = 0
 

@@ -102,6 +102,13 @@ class Parts(Collector):
         yield counted("kvpolicy_reload", "Files of policies read anew.", "result", reloads)
         brought = ((k.removeprefix("changed_"), v) for k, v in list(policies.items()) if k.startswith("changed_"))
         yield counted("kvpolicy_policy_changes", "Versions by what brought them.", "source", brought)
+        following = self._parts["following"]
+        yield counted("kvpolicy_configuration", "The configuration read anew.", "result", following.counts.items())
+        refused = GaugeMetricFamily("kvpolicy_refused_on_disk", "Whether files are wrong, and not in force.",
+                                    labels=["what"])  # fmt: skip
+        refused.add_metric(["policies"], float(decisions.policies.fault is not None))
+        refused.add_metric(["configuration"], float(following.fault is not None))
+        yield refused
         for part, name, text, label in _OTHERS:
             found = self._parts.get(part)
             if found is not None:

@@ -37,8 +37,9 @@ class UpstreamBroke(Exception):
 @dataclass(slots=True)
 class Passage:
     """One request on its way. target: path and query as they came. headers, body: what goes out; the body is let go of
-    once it has. prefer: addresses in order of wish. told: answer headers of ours. chose: called with the upstream and
-    its status before the answer goes back; chunk: with each piece of a good answer, after it went back."""
+    once it has. prefer: addresses in order of wish. told: answer headers of ours. asks: called with each upstream
+    before it is asked; chose: with the one that answers and its status before the answer goes back; chunk: with each
+    piece of a good answer, after it went back."""
 
     method: str
     target: str
@@ -47,6 +48,7 @@ class Passage:
     model: str | None = None
     prefer: Sequence[str] = ()
     told: Mapping[str, str] = field(default_factory=dict)
+    asks: Callable[[str], None] | None = None
     chose: Callable[[str, int], None] | None = None
     chunk: Callable[[bytes], None] | None = None
 
@@ -98,6 +100,8 @@ class Forwarding:
 
     async def _ask(self, engine: Engine, passage: Passage, body: Body) -> aiohttp.ClientResponse | None:
         """The beginning of an answer; None where no connection was made. Raises Refusal where one broke."""
+        if passage.asks is not None:
+            passage.asks(engine.url)
         try:
             async with asyncio.timeout(self._limits.first_byte_s):
                 answer = await engine.ask(passage.method, passage.target, passage.headers, body)

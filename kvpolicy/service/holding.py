@@ -1,8 +1,8 @@
 """What engines hold for owners by our plans: read again when something happens, and told over the control channel.
 
 `decisions` puts every plan here that went out; events, answers and time make it read the owner's plans again, and what
-changed is sent to the engine that holds the blocks. One plan a chain, the newest, as its claims replace those before.
-Sending never waits.
+changed is sent to the engine that holds the blocks. One plan a chain, the newest, as its claims replace those before;
+and those of requests that it does not go on from, while they run or a tool that they called does. Sending never waits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
 from time import perf_counter
@@ -21,158 +20,142 @@ from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
 from kvpolicy.request import Owner, Request
 from kvpolicy.service.exchange import Exchange
+from kvpolicy.service.held import MOST_PLANS, Held, Plans, reads_others
 from kvpolicy.service.meaning.client_agents import ClientAgents
-from kvpolicy.service.meaning.sessions import Chain
 from kvpolicy.service.outbox import Said
 from kvpolicy.service.planning import Planning
-from kvpolicy.service.policies import ENFORCE
 from kvpolicy.service.seen import Seen
 from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
 
+__all__ = ["REACHED_AT_ONCE", "Held", "Holding"]
+
 Send = Callable[[str, Said], None]
-MOST_OWNERS = 100_000
-MOST_CHAINS = 16  # of one owner
+MOST_AWAITED = 4096  # owners with plans that are to follow
 AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
 STEP_S = 0.002  # likewise, of what is done in steps
 REACHED_AT_ONCE = 8  # owners that an event comes to in one step
 
 
-@dataclass(slots=True)
-class Held:
-    """A plan that an engine acts on. told: the payload as last sent."""
-
-    exchange: Exchange
-    seen: Seen
-    request: Request
-    told: Mapping[str, Any] | None
-    valid_until: float = inf
-    untold: bool = False  # its plan was there before an engine was chosen
-
-
-class Holding:
+class Holding(Plans):
     """send: a message to the engine at an address. counts: replans sent events faults. agents: at which nodes those
     stand that clients name by ids. sooner: set when something is due before all that was due; whoever sleeps until
     then wakes."""
 
     def __init__(self, planning: Planning, send: Send) -> None:
+        super().__init__()
         self._planning, self._state, self._send = planning, planning.state, send
-        self._owners: OrderedDict[Owner, OrderedDict[int, Held]] = OrderedDict()
-        self._by_id: dict[str, Held] = {}
         self._due: list[tuple[float, int, Held]] = []
         self._numbers = count()
-        self._plans = 0  # that are held
         self._engines: set[str] = set()
+        self._ending: dict[Owner, set[str]] = {}  # claims that end when the owner's plans have been read again
+        self._awaited: OrderedDict[Owner, list[Seen]] = OrderedDict()  # whose plans are to follow
+        self._reads_others = False  # whether a policy was in force by which a run's owners hang on each other
         self.counts: Counter[str] = Counter()
         self.agents = ClientAgents()
         self.sooner = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._owners)
-
-    def all(self) -> Iterator[tuple[Owner, tuple[Held, ...]]]:
-        """Every owner with its plans, the latest heard of last."""
-        for owner, chains in list(self._owners.items()):
-            yield owner, tuple(chains.values())
-
-    def find(self, request_id: str) -> Held | None:
-        """The plan of a request, while it is its chain's newest."""
-        return self._by_id.get(request_id)
-
-    def last(self, owner: Owner, chain: Chain) -> Held | None:
-        """The newest plan of an owner's chain."""
-        chains = self._owners.get(owner)
-        return None if chains is None else chains.get(id(chain))
-
     def let_go(self, owner: Owner, model: str | None) -> None:
         """Another replica serves this owner's requests now: its plans are that one's affair."""
-        chains = self._owners.get(owner)
-        for key, held in list(chains.items()) if chains is not None else ():
+        self._ending.pop(owner, None)
+        for held in self.of(owner):
             if held.seen.conversation.model == model:
-                assert chains is not None
-                del chains[key]
-                self._plans -= 1
-                self._by_id.pop(held.exchange.id, None)
+                self._drop(held)
                 self.counts["let_go"] += 1
-        if chains is not None and not chains:
-            del self._owners[owner]
 
     def forget(self, owner: Owner) -> None:
         """Nothing was heard of an owner for so long that its claims have ended everywhere."""
-        for held in self._owners.pop(owner, {}).values():
-            self._by_id.pop(held.exchange.id, None)
-            self._plans -= 1
+        self._ending.pop(owner, None)
+        for held in self.of(owner):
+            self._drop(held)
 
     def hold(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
         """A plan went out with its request, or is about to follow it. payload: as the engine takes it."""
         if seen.request is None or seen.plan is None:
             return
-        chains = self._owners.setdefault(seen.arrived.owner, OrderedDict())
-        self._owners.move_to_end(seen.arrived.owner)
+        self._reads_others = self._reads_others or reads_others(seen.chosen.version.policy)
         held = Held(exchange, seen, seen.request, payload)
-        key = id(seen.arrived.chain)
-        before = chains.pop(key, None)
-        gone = [] if before is None else [before]
-        chains[key] = held
-        while len(chains) > MOST_CHAINS:
-            gone.append(chains.popitem(last=False)[1])
-        while len(self._owners) > MOST_OWNERS:
-            gone += self._owners.popitem(last=False)[1].values()
-        for each in gone:
-            self._by_id.pop(each.exchange.id, None)
-        self._plans += 1 - len(gone)
-        self._by_id[exchange.id] = held
+        self._put(held)
         self._time(held, seen.plan)
+
+    def awaits(self, seen: Seen) -> None:
+        """The plan of a request is to follow it."""
+        owner = seen.arrived.owner
+        self._awaited[owner] = [*(self._awaited.get(owner) or ())[1 - MOST_PLANS :], seen]
+        while len(self._awaited) > MOST_AWAITED:
+            self._awaited.popitem(last=False)
 
     def follow(self, exchange: Exchange, seen: Seen) -> None:
         """Send the newest plan of a request that went out without one."""
-        for held in self._owners.get(seen.arrived.owner, {}).values():
-            if held.exchange is exchange:
-                self._tell(held)
+        left = [each for each in self._awaited.pop(seen.arrived.owner, ()) if each is not seen]
+        if left:
+            self._awaited[seen.arrived.owner] = left
+        held = self.find(exchange.id)
+        if held is not None:
+            self._tell(held)
 
     def arrived(self, exchange: Exchange) -> None:
-        """A request has reached an engine: a plan that was made on the way follows it now."""
-        held = self._by_id.get(exchange.id)
-        if held is not None and held.untold:
+        """A request goes to an engine: a plan that was made on the way follows it now."""
+        held = self.find(exchange.id)
+        if held is not None and (held.untold or (held.at is not None and held.at != held.url)):
             self._tell(held)
 
     def replan(self, owners: Iterable[Owner], now: float, besides: str | None = None) -> None:
-        """Read the plans of some owners again; what changed is sent. The first AT_ONCE at once, the others are due."""
+        """Read the plans of some owners again; what changed is sent. The first AT_ONCE at once, the others are due.
+        What is to end with an event ends after that: a plan may say of it that it is dropped."""
         read = 0
         for owner in dict.fromkeys(owners):
-            for held in list(self._owners.get(owner, {}).values()):
+            for held in self.of(owner):
                 if held.exchange.id == besides:
                     continue
                 read += 1
                 if read <= AT_ONCE:
                     self._again(held, now)
-                elif held.valid_until > now:
-                    self._due_at(held, now)
+                else:
+                    self._make_due(held, now)
+            self._end(owner)
 
-    def came(self, owner: Owner, event: str, now: float) -> None:
-        """What this owner holds until this event is held no more."""
+    def stepped(self, owner: Owner, now: float) -> None:
+        """An owner did something: what is planned for others of its run may be another thing now, and is due."""
+        if not self._reads_others:
+            return
+        for mate in self._state.run_mates(owner):
+            for held in self.of(mate) if mate != owner else ():
+                if reads_others(held.seen.chosen.version.policy):
+                    self._make_due(held, now)
+
+    def came(self, owner: Owner, event: str, *, noticed: bool = False) -> None:
+        """Something happened to this owner. noticed: nobody said so, it was seen in a prompt."""
+        self._say(owner, Said("event", owner, event=event, noticed=noticed))
+
+    def _say(self, owner: Owner, said: Said) -> None:
+        """Tell all engines that hold something for an owner."""
         for url in self.urls(owner):
             self._engines.add(url)
-            self._send(url, Said("event", owner, event=event))
+            self._send(url, said)
 
     def happened(self, event: Event, owners: Iterable[Owner]) -> None:
         """An event reached some owners: holds until it end, claims that it ends end, plans are read again."""
         reached = list(dict.fromkeys(owners))
         self.heard(event, reached)
         self.replan(reached, event.at)
+        for owner in reached if self._reads_others else ():
+            self.stepped(owner, event.at)
 
-    def heard(self, event: Event, owners: Iterable[Owner]) -> None:
-        """The same, where plans are read again later."""
+    def heard(self, event: Event, owners: Iterable[Owner], *, noticed: bool = False) -> None:
+        """The same, where plans are read again later. noticed: see `came`."""
         reached, ends = list(owners), ENDS.get(event.name)
         self.agents.told(event, reached)
         for owner in reached:
-            if owner not in self._owners:
+            for seen in self._awaited.get(owner, ()) if ends is not None else ():
+                seen.ends |= ends or frozenset()
+            if not self.knows(owner):
                 continue
             self.counts["events"] += 1
-            self.came(owner, event.name, event.at)
+            if event.name != "tool_result" or self._state.phase(owner) != "tool_pause":  # another call may be open
+                self.came(owner, event.name, noticed=noticed)
             if ends is not None:
-                for url in self.urls(owner):
-                    self._send(url, Said("end", owner, lifetimes=tuple(sorted(ends))))
+                self._ending.setdefault(owner, set()).update(ends)
 
     def tick(self, now: float) -> float:
         """Let events reach more of those whom they mean, and read again what is due by now, AT_ONCE plans and STEP_S
@@ -183,9 +166,10 @@ class Holding:
             pass
         read, ends = 0, perf_counter() + STEP_S
         while self._due and self._due[0][0] <= now and read < AT_ONCE and perf_counter() < ends:
-            _, _, held = heapq.heappop(self._due)
-            if held.valid_until <= now and self._is_held(held):
+            at, _, held = heapq.heappop(self._due)
+            if held.valid_until <= now and held.valid_until == at and self.find(held.exchange.id) is held:
                 self._again(held, now)
+                self._end(held.request.owner)
                 read += 1
         if self._state.is_behind:
             return 0.0
@@ -200,7 +184,22 @@ class Holding:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
+    def _end(self, owner: Owner) -> None:
+        """End what an event ends, once no plan of the owner waits to be read again."""
+        if owner not in self._ending or any(held.due for held in self.of(owner)):
+            return
+        ends = self._ending.pop(owner)
+        self._say(owner, Said("end", owner, lifetimes=tuple(sorted(ends))))
+        for held in self.of(owner):
+            held.seen.ends |= ends
+
+    def _make_due(self, held: Held, now: float) -> None:
+        if not held.due:
+            self._due_at(held, now)
+            held.due = True
+
     def _again(self, held: Held, now: float) -> None:
+        held.due = False
         try:
             made = self._planning.make(held.seen, held.request, now)
         except Exception:  # what stands, stands
@@ -216,10 +215,11 @@ class Holding:
         self._time(held, made)
 
     def _tell(self, held: Held) -> None:
-        url = held.exchange.upstream
+        url = held.url
         held.untold = url is None
-        if url is None or held.told is None or held.seen.chosen.mode != ENFORCE:
+        if url is None or held.told is None or not held.enforced:
             return
+        held.at = url
         self._send(url, Said("plan", held.request.owner, held.exchange.id, held.told))
         self.counts["sent"] += 1
 
@@ -236,13 +236,11 @@ class Holding:
             if not self._due or at < self._due[0][0]:
                 self.sooner.set()
             heapq.heappush(self._due, (at, next(self._numbers), held))
-        if len(self._due) > 64 + 4 * self._plans:
-            self._due = [row for row in self._due if row[2].valid_until == row[0] and self._is_held(row[2])]
+        if len(self._due) > 64 + 4 * self.plans:
+            self._due = [
+                row for row in self._due if row[2].valid_until == row[0] and self.find(row[2].exchange.id) is row[2]
+            ]
             heapq.heapify(self._due)
-
-    def _is_held(self, held: Held) -> bool:
-        chains = self._owners.get(held.request.owner)
-        return chains is not None and chains.get(id(held.seen.arrived.chain)) is held
 
     def engines(self) -> set[str]:
         """Engines that held something for somebody to whom something happened."""
@@ -250,10 +248,4 @@ class Holding:
 
     def urls(self, owner: Owner) -> set[str]:
         """Engines that act on plans of this owner; shadowed ones were told of none."""
-        chains = self._owners.get(owner)
-        listed = () if chains is None else chains.values()
-        return {
-            held.exchange.upstream
-            for held in listed
-            if held.exchange.upstream is not None and held.seen.chosen.mode == ENFORCE
-        }
+        return {url for held in self.of(owner) if held.enforced for url in held.everywhere}

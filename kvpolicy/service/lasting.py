@@ -40,6 +40,7 @@ class LastingPolicies:
     def __init__(self, store: AwaitedStore, policies: Policies) -> None:
         self._store, self._policies = store, policies
         self._serials: dict[str, int] = {}
+        self._agreed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts: Counter[str] = Counter()
 
@@ -47,7 +48,13 @@ class LastingPolicies:
         """Agree with the store."""
         await self._store.settle()
         self._policies.published = self._published
+        await self.agree()
+
+    async def agree(self) -> None:
+        """Likewise, about policies that came since then."""
         for name in self._policies.names:
+            if name in self._agreed:
+                continue
             kept = self._store.store.policy(name)
             read = self._policies.read_digest(name)
             documents = await self._store.kept(READ, OURS)
@@ -56,10 +63,11 @@ class LastingPolicies:
                 self._take(name, kept.serial, kept.files)
             else:
                 await self._publish(self._policies.current(name), 0 if kept is None else kept.serial)
+            self._agreed.add(name)
 
     def look(self) -> None:
         """Take up what others published. Never waits."""
-        for name in self._policies.names:
+        for name in self._agreed:
             kept = self._store.store.policy(name)
             if kept is not None and kept.serial > self._serials.get(name, 0):
                 self._take(name, kept.serial, kept.files)

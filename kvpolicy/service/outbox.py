@@ -21,7 +21,7 @@ WITHIN_S = 0.002  # for what is sent in one step, while no request goes on
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message. do: plan, event or end, with what that needs."""
+    """One message. do: plan, event or end, with what that needs. noticed: of an event that nobody told of."""
 
     do: str
     owner: Owner
@@ -29,6 +29,7 @@ class Said:
     payload: Mapping[str, Any] | None = None
     event: str | None = None
     lifetimes: tuple[str, ...] | None = None
+    noticed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """As the channel takes it."""
@@ -37,6 +38,8 @@ class Said:
             value = getattr(self, name)
             if value is not None:
                 row[name] = value
+        if self.noticed:
+            row["noticed"] = True
         return row if self.lifetimes is None else row | {"lifetimes": list(self.lifetimes)}
 
 

@@ -35,9 +35,10 @@ class Entrance:
         with self._admission.admit(self._tenants, headers) as tenant:
             yield tenant
 
-    def another(self, tenant: Tenant) -> None:
-        """A request that is being answered asks for one thing more. Raises Refusal where that is one too many."""
-        self._admission.another(tenant)
+    def another(self, request: Request) -> Tenant:
+        """A request that is being answered asks for one thing more: whose it is by now. Raises Refusal where it is
+        nobody's any more, and where that is one too many."""
+        return self._admission.another(self._tenants, joined(request.headers.raw, self.limits.header_bytes))
 
     def bounded(self, send: Send) -> Send:
         """A way to the client that breaks off where it takes nothing for too long. Raises TimeoutError there."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kvpolicy.adapter import Adapter, Lowered
-from kvpolicy.directive import HOLD, NORMAL, PIN, Directive, Plan, Retention
+from kvpolicy.directive import DROP, HOLD, NORMAL, PIN, Directive, Plan, Retention
 from kvpolicy.faults import Notice
 from kvpolicy.plan import plan
 from kvpolicy.request import Request
@@ -39,6 +39,9 @@ class Planning:
     def make(self, seen: Seen, request: Request, now: float) -> Plan:
         """The plan. Raises TimeSpent where it takes too long."""
         made = plan(seen.chosen.version.policy, request, self.state, now, pace=self.pace())
+        if seen.ends:  # a plan that comes late makes no claims that have ended meanwhile
+            rows = tuple(d for d in made.directives if d.retention.mode == DROP or d.lifetime not in seen.ends)
+            made = replace(made, directives=rows)
         return bounded(made, seen.caps, now) if seen.stated and seen.caps is not None else made
 
     def lower(self, made: Plan, request: Request) -> Lowered:

@@ -68,7 +68,8 @@ class Policies:
     """All versions by name. Raises PolicyFault or InputFault for what cannot be loaded.
 
     counts: `reload_RESULT` and `changed_SOURCE`. fault: why what is on disk is not in force, None where it is.
-    published: told of every change that began here, so that other replicas hear of it.
+    published: told of every change that began here, so that other replicas hear of it. wanted: names that may be in
+    force now; one that was wanted once stays for requests on their way.
     """
 
     def __init__(self, section: PolicySection, tenants: Mapping[str, str], came: Watch) -> None:
@@ -78,13 +79,28 @@ class Policies:
         self._canary = tuple(sorted(section.canary.items()))
         if sum(part for _, part in self._canary) > 1:
             raise InputFault("policy.canary: the parts of owners add up to more than 1")
-        names = {section.name, *section.models.values(), *section.offered, *section.canary, *tenants.values()}
+        self._own = frozenset((section.name, *section.models.values(), *section.offered, *section.canary))
+        self.wanted: tuple[str, ...] = self._with(tenants)
         self._read: dict[str, str] = {}  # digests as last read from files, by name
         self.counts: Counter[str] = Counter()
         self.fault: str | None = None
         self.published: Callable[[Version], None] = _nobody
-        for name in sorted(names):
-            self._read[name] = self.put(name, open_policy([name])).digest
+        self.want(tenants, self.missing(tenants))
+
+    def _with(self, tenants: Mapping[str, str]) -> tuple[str, ...]:
+        return tuple(sorted(self._own | set(tenants.values())))
+
+    def missing(self, tenants: Mapping[str, str]) -> dict[str, Policy]:
+        """The policies that would be wanted with these, by tenant, and are not here: read, and not in force yet. May
+        run aside. Raises PolicyFault or InputFault for the first that is wrong."""
+        return {name: open_policy([name]) for name in self._with(tenants) if name not in self._versions}
+
+    def want(self, tenants: Mapping[str, str], read: Mapping[str, Policy]) -> None:
+        """Tenants have these policies from now on. read: those that were missing."""
+        for name, policy in read.items():
+            if name not in self._versions:
+                self._read[name] = self.put(name, policy).digest
+        self.wanted = self._with(tenants)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from kvpolicy.request import Owner
 from kvpolicy.service import paths
 from kvpolicy.service.admission import Admission
+from kvpolicy.service.aside import run
 from kvpolicy.service.config import Config
 from kvpolicy.service.edge import (
     CLOSE,
@@ -33,7 +35,7 @@ from kvpolicy.service.edge import (
 from kvpolicy.service.exchange import CANCELLED, FAILED, Exchange, Stage
 from kvpolicy.service.forwarding import Forwarding, Passage, UpstreamBroke
 from kvpolicy.service.isolation import SALT_FIELD, Mint, unique
-from kvpolicy.service.reading import read_object, written
+from kvpolicy.service.reading import LONG, read_object, written
 from kvpolicy.service.tenants import Tenant, Tenants
 from kvpolicy.service.upstreams import Upstreams
 from kvpolicy.words import DEFAULT_SHARE
@@ -57,8 +59,9 @@ class Proxy:
     """stages: in the order in which they see an exchange. clock: seconds. mint: salts of what is not planned. counts:
     OUTCOMES, and refusals by status. admission: of requests that are passed on, own_admission: of those to our own
     routes. decided, began: told seconds from a model request's arrival to its way out, and with the upstream's address
-    to its answer's beginning. chosen: told of an exchange when its engine and status are known, before its answer goes
-    back."""
+    to its answer's beginning. look: at what a long request means, before its stages' time begins, in a thread: it
+    touches nothing but the exchange's own. chosen: told of an exchange when its engine and status are known, before its
+    answer goes back."""
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Proxy:
         self.counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self.decided: Callable[[float], object] | None = None
         self.began: Callable[[str, float], object] | None = None
+        self.look: Callable[[Exchange], object] | None = None
         self.chosen: Callable[[Exchange], object] | None = None
         self.running = 0
         self.draining = False
@@ -129,7 +133,7 @@ class Proxy:
         """Everything that is no model request."""
         self.counts["passed"] += 1
         if passage.body is not None:
-            passage.body = without_raw_fields(passage.body)
+            passage.body = await run(len(passage.body) >= LONG, without_raw_fields, passage.body)
             if path in paths.SALTED:
                 passage.body = await self._salted(passage, tenant)
         self.counts["cancelled"] += await self._forwarding.forward(passage, receive, send) == CANCELLED
@@ -155,6 +159,7 @@ class Proxy:
     ) -> None:
         """A model request: the stages see it, then it goes out."""
         self.counts["requests"] += 1
+        long = len(passage.body or b"") >= LONG
         body = await read_object(passage)
         exchange = Exchange(
             f"{self._prefix}-{next(self._numbers)}",
@@ -168,6 +173,9 @@ class Proxy:
         )
         how = FAILED
         try:
+            if long and self.look is not None:
+                with suppress(Exception):  # its stage does it, then, or says what is wrong
+                    await asyncio.to_thread(self.look, exchange)
             for stage in self.stages:
                 await self._enter(stage, exchange)
             model = body.get("model")
@@ -180,6 +188,7 @@ class Proxy:
             ours = {**exchange.sent_headers, "accept-encoding": "identity"}
             passage.headers = [*((n, v) for n, v in passage.headers if n not in ours), *ours.items()]
             passage.prefer, passage.told = exchange.prefer, exchange.answer_headers
+            passage.asks = lambda url: self._asks(exchange, url)
             passage.chose = lambda url, status: self._chose(exchange, url, status)
             passage.chunk = lambda data: self._chunk(exchange, data)
             how = await self._forwarding.forward(passage, receive, send)
@@ -206,6 +215,14 @@ class Proxy:
                 "x-kvp-warn": FAILED_OPEN if warned is None else f"{warned}, {FAILED_OPEN}"
             }
 
+    def _asks(self, exchange: Exchange, url: str) -> None:
+        exchange.engine = url
+        if exchange.sent_off is not None:
+            try:
+                exchange.sent_off(exchange)
+            except Exception:
+                self.counts["stage_faults"] += 1
+
     def _chose(self, exchange: Exchange, url: str, status: int) -> None:
         exchange.upstream, exchange.status = url, status
         if self.began is not None:
@@ -229,4 +246,5 @@ class Proxy:
                 stage.leave(exchange, how)
             except Exception:
                 self.counts["stage_faults"] += 1
+        exchange.sent_off = None
         exchange.body, exchange.sent, exchange.headers = {}, {}, {}  # whoever keeps the exchange keeps no prompt

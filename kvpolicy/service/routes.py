@@ -119,7 +119,7 @@ def _streamed(desk: Desk, entrance: Entrance, request: Request) -> Response:
     before it begins."""
     held = ExitStack()
     tenant = held.enter_context(entrance.of(request))
-    lines = desk.stream(tenant, entrance.parts(request), partial(entrance.another, tenant))
+    lines = desk.stream(tenant, entrance.parts(request), partial(entrance.another, request))
     made = _BothWays(lines, media_type=NDJSON, headers=CLOSE)
     made.held, made.bounded = held, entrance.bounded
     return made

@@ -12,6 +12,7 @@ from kvpolicy.service.meaning.dialects import Conversation
 from kvpolicy.service.meaning.sessions import Arrived
 from kvpolicy.service.policies import InForce
 
+TOOL_RESULT = "tool_result"
 _ALWAYS = ("agent", "node", "workflow", "branch", "depth", "last_step")
 _WHERE_READ = ("session", "turn")  # said by nearly everybody: it counts where a rule of the policy looks at it
 
@@ -20,18 +21,24 @@ class Seen:
     """What is known of one exchange. request, plan: as last made; reader: of its answer; caps: of its tenant; stated:
     whether its client said something that rules read; expects: what it should find cached; released: when its answer
     ended, seconds; measured: whether the request's length is the whole prompt's, by the engine's own tokens; carried:
-    whether the plan went out in the request's own body; waits: see `Request`; status, reason: what its client is told
-    of its hints."""
+    whether the plan went out in the request's own body; waits, brings, events: see `Request`; first: whether it is its
+    owner's first request; ends: lifetimes of claims that have ended since it came; over: whether it has ended; status,
+    reason: what its client is told of its hints."""
 
     __slots__ = (
         "arrived",
+        "brings",
         "caps",
         "carried",
         "chosen",
         "context",
         "conversation",
+        "ends",
+        "events",
         "expects",
+        "first",
         "measured",
+        "over",
         "plan",
         "reader",
         "reason",
@@ -65,6 +72,11 @@ class Seen:
         self.expects: Expected | None = None
         self.released: float | None = None
         self.waits: tuple[str | None, ...] = ()
+        self.brings = bool(arrived.results) or (bool(conversation.units) and conversation.units[-1].kind == TOOL_RESULT)
+        self.events: tuple[str, ...] = ()
+        self.first = False
+        self.ends: frozenset[str] = frozenset()
+        self.over = False
         self.measured = False
         self.carried = False
         self.status: str | None = None

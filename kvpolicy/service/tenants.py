@@ -31,7 +31,7 @@ class Tenant:
 
 
 class Tenants:
-    """All tenants of a configuration."""
+    """All tenants of a configuration. Raises InputFault for what cannot be."""
 
     def __init__(self, config: Config) -> None:
         self._open = Tenant(SOLE) if config.open else None
@@ -47,6 +47,11 @@ class Tenants:
                     raise InputFault(f"a key of tenant {section.name!r} is that of {self._by_key[key].name!r}, too")
                 self._by_key[key] = tenant
         self._tokens = None if config.jwt is None else _Tokens(config.jwt)
+
+    def become(self, other: Tenants) -> None:
+        """Those of another configuration, from the next request on."""
+        self._open, self._by_key, self._by_name = other._open, other._by_key, other._by_name
+        self._tokens = other._tokens
 
     @property
     def names(self) -> tuple[str, ...]:

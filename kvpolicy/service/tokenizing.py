@@ -99,7 +99,8 @@ class Tokenizing:
             self.counts["asked"] += 1
             try:
                 async with asyncio.timeout(WITHIN_S):
-                    answer = await engine.ask("POST", "/tokenize", _JSON, Made(partial(_written, body)))
+                    asked = await Made.of(partial(_written, body))
+                    answer = await engine.ask("POST", "/tokenize", _JSON, asked)
                     try:
                         if answer.status == HTTPStatus.OK:
                             return await read_tokens(answer.content.iter_chunked(_PIECE), into)

@@ -7,8 +7,9 @@ word alone: never a header's, a target's, a redirect's or the environment's.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from kvpolicy.service.edge import Refusal
 REST_S = (1.0, 30.0)  # after a failed connection: first, and longest
 LONGEST_HEADER = 64 << 10  # of an answer, bytes
 _AT_ONCE = 64 << 10  # a longer body goes out in pieces, so that it is never copied whole
+_TURN = 256 << 10
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # a request goes on with its own headers alone
 
 
@@ -53,14 +55,21 @@ class Body:
 
 class Made(Body):
     """A body that is made while it goes out, so that it is never there as a whole. make: yields its pieces, the same
-    ones each time it is asked; what it raises at first is raised here."""
+    ones each time it is asked; size: bytes of all of them."""
 
     __slots__ = ("_make", "_size")
 
-    def __init__(self, make: Callable[[], Iterator[bytes]]) -> None:
+    def __init__(self, make: Callable[[], Iterator[bytes]], size: int) -> None:
         super().__init__()
-        self._make = make
-        self._size = sum(map(len, make()))
+        self._make, self._size = make, size
+
+    @classmethod
+    async def of(cls, make: Callable[[], Iterator[bytes]]) -> Made:
+        """Its pieces are made once to know its size. Raises what they raise."""
+        size = 0
+        async for piece in _in_turns(make()):
+            size += len(piece)
+        return cls(make, size)
 
     @property
     def size(self) -> int:
@@ -85,8 +94,19 @@ class _Long(Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """All of it, once."""
-        for piece in self._value.pieces():
+        async for piece in _in_turns(self._value.pieces()):
             await writer.write(piece)
+
+
+async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Pieces of a long body; other requests have their turn on the way, also where an engine takes all at once."""
+    since = 0
+    for piece in pieces:
+        yield piece
+        since += len(piece)
+        if since >= _TURN:
+            since = 0
+            await asyncio.sleep(0)
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ def watchers(config: Config, secret: bytes, clock: Callable[[], float]) -> list[
 
 def measured(app: FastAPI, gateway: Gateway, parts: Mapping[str, Any]) -> Metrics:
     """Metrics of the gateway and its parts, and `GET /metrics`."""
-    metrics, admin = Metrics(), gateway.config.admin
+    metrics = Metrics()
     engines = {e.url: metrics.first_byte.labels(e.settings.name or e.url) for e in gateway.upstreams.engines}
     gateway.proxy.decided = metrics.decide.observe
     gateway.proxy.began = lambda url, seconds: engines[url].observe(seconds)
@@ -43,6 +43,7 @@ def measured(app: FastAPI, gateway: Gateway, parts: Mapping[str, Any]) -> Metric
     @app.get("/metrics")
     async def exposition(request: Request) -> Response:
         """For Prometheus."""
+        admin = gateway.config.admin
         if not (gateway.config.open or admin.metrics_open):
             allow_metrics(admin, request)
         return Response(metrics.exposition(), media_type=CONTENT_TYPE)

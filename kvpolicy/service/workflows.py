@@ -22,7 +22,8 @@ from kvpolicy.service.edge import Refusal
 from kvpolicy.service.meaning.annotations import name_of
 from kvpolicy.service.own_routes import Entrance, answer, described
 from kvpolicy.store.awaited import AwaitedStore
-from kvpolicy.workflow.graph import Graph
+from kvpolicy.workflow.graph import BARRIER, Graph
+from kvpolicy.workflow.phases import ENDED
 from kvpolicy.workflow.state import RunState
 
 KIND = "workflow"
@@ -110,12 +111,15 @@ class Workflows:
             for number, node in enumerate(position.graph.names, 1):
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
+                if _is_end(position.graph, number - 1):
+                    continue
                 steps = position.steps(node)
                 nodes.append({"name": node, "steps_to_next_use": "never" if steps == inf else steps})
         running = [] if standing is None else [name for name in standing.started if name is not None]
         return {
             "run": run,
             "workflow": state.runs.workflow(owners[0]) or (None if position is None else position.graph.name),
+            "ended": all(state.phase(owner) == ENDED for owner in owners),
             "running": running,
             "nodes": nodes,
             "owners": [
@@ -137,6 +141,12 @@ class Workflows:
         new = self._state.runs.name(name, graph, tenant)
         self._documents[tenant, name] = document
         return new, graph
+
+
+def _is_end(graph: Graph, node: int) -> bool:
+    """Whether it is no step but the end itself: any way reaches it, nothing leads on, and no prompt is kept for it."""
+    is_barrier = graph.nodes[graph.names[node]] == BARRIER
+    return is_barrier and not graph.waits_for_all[node] and not graph.out_of[node]
 
 
 def make_workflows(workflows: Workflows, entrance: Entrance) -> APIRouter:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from kvpolicy.claims.ledger import Arrival
 from kvpolicy.plan import Outline, say
 from kvpolicy.request import Request
-from kvpolicy.steering.ending import Ending
+from kvpolicy.steering.ending import Ending, tells_what_follows
 from kvpolicy.steering.outcome import Outcome, Running
 from kvpolicy.workflow.phases import RUNNING
 from kvpolicy.workflow.state import ToolCall
@@ -45,7 +45,7 @@ class Passing(Ending):
         given = list(hashes)
         arrival = self._arrive(request, given, now)
         lease = self.pool.acquire(given, now)
-        classified = bool(tool_calls) or finished is not None
+        classified = tells_what_follows(tool_calls, finished)
         if arrival is not None and self._passes(arrival, classified):
             try:
                 self._touch(request, lease, now)

@@ -27,6 +27,11 @@ from kvpolicy.workflow.state import RunState
 RESUMES: Mapping[str, str] = {"tool_pause": "tool_result", "human_pause": "turn_start"}
 
 
+def found_by(request: Request, tokens: int) -> list[str]:
+    """The kinds of spans of a request of whose prompt so many tokens were found cached."""
+    return sorted({span.kind for span in request.spans if span.end is not None and span.end <= tokens})
+
+
 class Requests(Replanning):
     """running: requests by id, a retry's id beside that of the request it rides on."""
 
@@ -181,8 +186,7 @@ class Requests(Replanning):
             return
         if any(mate.agent == owner.agent and mate != owner for mate in self.state.run_mates(owner)):
             return
-        found = {s.kind for s in request.spans if s.end is not None and s.end <= hits * request.block_size}
-        for kind in sorted(found):
+        for kind in found_by(request, hits * request.block_size):
             self.state.record_hit(owner, kind)
 
     def _answers(self, running: Running) -> list[Answer]:

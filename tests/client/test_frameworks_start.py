@@ -10,11 +10,12 @@ import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kvpolicy.client.service import Service
 from kvpolicy.faults import install
-from tests.frameworks.scenes import example, owners
+from tests.frameworks.scenes import example
 from tests.simulated.running import running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ def test_the_start_runs_and_so_does_its_example(tmp_path: Path) -> None:
                 functools.reduce(lambda text, place: text.replace(*place), places.items(), word) for word in words
             )
             if command != "kvp":
-                assert (command, name) == ("pip", "install")
+                assert (command, name) in (("python3", "-m"), ("pip", "install"))
                 continue
             at = options.index("--port")
             port = options[at + 1]
@@ -44,7 +45,12 @@ def test_the_start_runs_and_so_does_its_example(tmp_path: Path) -> None:
         made = example("README", service)["service"]
         assert isinstance(made, Service)
         assert made.flush(10) and not made.counts.get("failed")
-        assert [row["session"] for row in owners(service)] == ["s1"]
+        asked, shown = re.findall(r"^```(?:sh|json)\n(.*?)\n```$", START, re.MULTILINE | re.DOTALL)[1:3]
+        assert asked.startswith("curl -s http://127.0.0.1:8700/")
+        said = httpx.get(asked.split()[-1].replace("http://127.0.0.1:8700", service)).text
+        assert re.fullmatch(".*".join(map(re.escape, shown.split("…"))), said), said
+        run, request = (made._ask("GET", "/v1/owners")["owners"][0][name] for name in ("run", "requests"))
+        assert made._ask("GET", f"/v1/runs/{run}")["ended"] and made.explain(request[0])["spans"]
         made.close()
 
 

@@ -1,8 +1,9 @@
-"""The environments of `make test-frameworks`: one an agent framework, outside the checkout, built once.
+"""The environments of `make test-frameworks`: one an agent framework, outside the checkout, built once for all of them.
 
 They lie under $KVPOLICY_ENGINES (default ~/.cache/kvpolicy) as `framework-NAME`: the framework in the version that its
-tests know, kvpolicy of this checkout (editable) with the extra `serve`, and pytest. A `ready` file holds the digest of
-the recipe; one without it was interrupted and is built anew.
+tests know, what kvpolicy with the extra `serve` needs, and pytest. kvpolicy itself lies beside (`beside.py`), so no
+environment knows a checkout. A `ready` file holds the digest of the recipe; one without it was interrupted and is
+built anew.
 
     python3 tests/frameworks/environments.py [NAME…]     build what is missing; prints NAME and its Python
 """
@@ -15,12 +16,24 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(CHECKOUT))
+
+from tests.frameworks import beside  # noqa: E402
+
 HOME = Path(os.environ.get("KVPOLICY_ENGINES") or Path.home() / ".cache" / "kvpolicy").absolute()
-OURS = (f"{CHECKOUT}[serve]", "pytest>=8", "hypothesis>=6.100", "httpx>=0.27,<1")
+EXTRA = "serve"
+TOOLS = ("pytest>=8", "hypothesis>=6.100", "httpx>=0.27,<1", "setuptools>=77")  # the last installs kvpolicy beside
+
+
+def needed() -> tuple[str, ...]:
+    """What kvpolicy of this checkout declares to need for a framework's tests."""
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return (*project["dependencies"], *project["optional-dependencies"][EXTRA])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +50,13 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
-        return self.folder / "bin" / "python"
+        """The interpreter that has it and kvpolicy of this checkout."""
+        return beside.folder(CHECKOUT, self.name) / "bin" / "python"
 
     @property
     def recipe(self) -> str:
         """A digest of all that decides what is in it."""
-        return hashlib.sha256("\n".join([*self.packages, *OURS, sys.version]).encode()).hexdigest()
+        return hashlib.sha256("\n".join([*self.packages, *needed(), *TOOLS, sys.version]).encode()).hexdigest()
 
     @property
     def ready(self) -> bool:
@@ -70,38 +83,27 @@ ENVIRONMENTS = {
 
 
 def build(environment: Environment) -> bool:
-    """Build it unless it is ready; False where that did not work (its log says why)."""
-    if environment.ready:
-        return _install_ourselves(environment)
+    """Build it unless it is ready, and put kvpolicy beside it; False where that did not work (its log says why)."""
     log = HOME / f"framework-{environment.name}.log"
-    print(f"— set-up: {' '.join(environment.packages)} in {environment.folder} (once)", file=sys.stderr, flush=True)
-    shutil.rmtree(environment.folder, ignore_errors=True)
-    pip = [str(environment.python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    steps = ([sys.executable, "-m", "venv", str(environment.folder)], [*pip, *environment.packages, "-e", *OURS])
-    with log.open("w", encoding="utf-8") as out:
-        for step in steps:
-            done = subprocess.run(step, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
-            if done.returncode:
+    with log.open("a", encoding="utf-8") as out:
+
+        def done(*command: str) -> bool:
+            told = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
+            if told.returncode:
                 print(f"  {environment.name} could not be built: see {log}", file=sys.stderr, flush=True)
+            return told.returncode == 0
+
+        if not environment.ready:
+            packages = " ".join(environment.packages)
+            print(f"— set-up: {packages} in {environment.folder} (once)", file=sys.stderr, flush=True)
+            shutil.rmtree(environment.folder, ignore_errors=True)
+            pip = (str(environment.folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install")
+            if not done(sys.executable, "-m", "venv", str(environment.folder)):
                 return False
-    (environment.folder / "ready").write_text(environment.recipe + "\n", encoding="utf-8")
-    return _install_ourselves(environment)
-
-
-def _install_ourselves(environment: Environment) -> bool:
-    """kvpolicy of this checkout again, without what it needs, where its declarations or its packages have changed."""
-    declared = b"".join((CHECKOUT / name).read_bytes() for name in ("pyproject.toml", "setup.py"))
-    packages = sorted(str(path) for path in CHECKOUT.glob("[ak]*/**/__init__.py"))
-    wanted = hashlib.sha256(declared + repr(packages).encode()).hexdigest()
-    stamp = environment.folder / "kvpolicy-from"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
-        return True
-    command = [str(environment.python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    command += ["--no-deps", "-e", str(CHECKOUT)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
-    if done.returncode == 0:
-        stamp.write_text(wanted, encoding="utf-8")
-    return done.returncode == 0
+            if not done(*pip, "--quiet", *environment.packages, *needed(), *TOOLS):
+                return False
+            (environment.folder / "ready").write_text(environment.recipe + "\n", encoding="utf-8")
+        return beside.put(CHECKOUT, environment.name, environment.folder, environment.recipe, done)
 
 
 def main(names: list[str]) -> int:
@@ -113,7 +115,7 @@ def main(names: list[str]) -> int:
     HOME.mkdir(parents=True, exist_ok=True)
     fine = True
     with (HOME / "building-frameworks").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two checkouts may be tested at once
         for name in names or list(ENVIRONMENTS):
             fine = build(ENVIRONMENTS[name]) and fine
             print(f"{name} {ENVIRONMENTS[name].python}", flush=True)

@@ -124,10 +124,10 @@ def shape(*edges: tuple[str, str, str | None], any_of: tuple[str, ...] = (), sta
 
 
 SHAPES: list[tuple[str, Any, dict[str, float]]] = [
-    ("chain", [("a", "b", None), ("b", "c", None)], {"a": 0, "b": 1, "c": 2, "__end__": 3}),
+    ("chain", [("a", "b", None), ("b", "c", None)], {"a": 0, "b": 1, "c": 2, "end": 3}),
     ("fan that waits", [("a", "b", None), ("a", "c", None), ("b", "b2", None), ("b2", "d", None), ("c", "d", None)],
-     {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 3, "__end__": 4}),
-    ("conditional", [("a", "b", "yes"), ("a", "c", "no")], {"a": 0, "b": 1, "c": 1, "__end__": 2}),
+     {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 3, "end": 4}),
+    ("conditional", [("a", "b", "yes"), ("a", "c", "no")], {"a": 0, "b": 1, "c": 1, "end": 2}),
 ]  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def test_graphs(name: str, edges: Any, steps: dict[str, float]) -> None:
 
 def test_a_loop_and_a_join_of_any() -> None:
     looping = shape(("a", "b", None), ("b", "a", "again"), ("b", "c", "done"), any_of=("a",), start="a")
-    assert Position(Graph.sound(graph(looping))).all_steps() == {"a": 0, "b": 1, "c": 2, "__end__": 3}
+    assert Position(Graph.sound(graph(looping))).all_steps() == {"a": 0, "b": 1, "c": 2, "end": 3}
     edges = [("a", "b", None), ("a", "c", None), ("b", "b2", None), ("b2", "d", None), ("c", "d", None)]
     first = shape(*edges, any_of=("d",))
     assert Position(Graph.sound(graph(first))).all_steps()["d"] == 2

@@ -122,9 +122,9 @@ def test_tools_pause_and_sub_agents_are_steps(served: Stack, way: Between, tmp_p
     assert all(cached > 500 for _, cached in found[2:]), found
     helper = next(agent for agent, _ in way.asked if agent)
     assert seen[0][0] == {None: "tool_pause", helper: "tool_pause"}
-    assert seen[0][1:] == (["helper", "main"], {"main": 0, "helper": 0, "other": 1, "__end__": 1})
+    assert seen[0][1:] == (["helper", "main"], {"main": 0, "helper": 0, "other": 1})
     assert seen[1][0] == {None: "tool_pause", helper: "idle"}
-    assert seen[1][1:] == (["main"], {"main": 0, "helper": 1, "other": 1, "__end__": 1})
+    assert seen[1][1:] == (["main"], {"main": 0, "helper": 1, "other": 1})
     assert theirs == ["PreToolUse"] * 3 and chosen.hooks == hooks and "ANTHROPIC_BASE_URL" not in chosen.env
     assert service.flush(SLOW_S) and once.counts == {}
     assert {row["phase"] for row in owners(served.service, session="tools")} == {"ended"}

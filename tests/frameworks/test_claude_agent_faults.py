@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import kvpolicy
 from kvpolicy.adapters.frameworks.claude_agent import watch
 from kvpolicy.client import once
 from kvpolicy.runs import Run
-from tests.frameworks.claude_code import Between, calls_tool
+from tests.frameworks.claude_code import Between, answered, calls_tool
 from tests.frameworks.claude_flows import SLOW_S, ask, options, served, through_all, way
 from tests.frameworks.conftest import Stack
 from tests.frameworks.scenes import owners
@@ -23,7 +24,7 @@ __all__ = ["served", "way"]
 
 def test_a_task_that_is_cancelled_in_a_tool(served: Stack, way: Between, tmp_path: Path) -> None:
     service = kvpolicy.Service(way.url)
-    way.say = lambda body, agent: calls_tool("slow", "mcp__ours__look")
+    way.say = lambda body, agent: "fine" if "slow" in answered(body) else calls_tool("slow", "mcp__ours__look")
 
     async def main() -> None:
         inside = asyncio.Event()
@@ -48,7 +49,12 @@ def test_a_task_that_is_cancelled_in_a_tool(served: Stack, way: Between, tmp_pat
 
     asyncio.run(main())
     assert service.flush(SLOW_S) and once.counts == {}
-    assert {row["phase"] for row in owners(served.service, session="cancelled")} == {"ended"}
+    for _ in range(100):  # a Claude Code that is being ended may ask once more: that is idle when it is answered
+        phases = {row["phase"] for row in owners(served.service, session="cancelled")}
+        if phases <= {"ended", "idle"}:
+            break
+        time.sleep(0.1)
+    assert phases <= {"ended", "idle"}
 
 
 def test_what_fails_on_our_side_is_said_once(way: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from tests.frameworks.claude_flows import options
 
 @pytest.mark.parametrize(
     ("names", "steps"),
-    [((), {"main": 0, "__end__": 1}), (("a", "b"), {"main": 0, "a": 1, "b": 1, "__end__": 1})],
+    [((), {"main": 0, "end": 1}), (("a", "b"), {"main": 0, "a": 1, "b": 1, "end": 1})],
 )
 def test_graphs(names: tuple[str, ...], steps: dict[str, int], tmp_path: Path) -> None:
     chosen = options(tmp_path, *names)
@@ -30,7 +30,7 @@ def test_graphs(names: tuple[str, ...], steps: dict[str, int], tmp_path: Path) -
 @pytest.mark.parametrize("name", ["main", "__end__"])
 def test_a_sub_agent_named_as_a_node_of_ours_is_left_out_of_the_graph(name: str, tmp_path: Path) -> None:
     once.counts.clear()
-    assert Position(Graph.sound(graph(options(tmp_path, name, "a")))).all_steps() == {"main": 0, "a": 1, "__end__": 1}
+    assert Position(Graph.sound(graph(options(tmp_path, name, "a")))).all_steps() == {"main": 0, "a": 1, "end": 1}
     assert once.counts == {f"agent {name}": 1}
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
 
 import pytest
 from crewai import LLM, Agent, Crew, Flow, Process, Task
@@ -39,22 +36,22 @@ def crew(words: str, **more: Any) -> Crew:
 
 
 CREWS: list[tuple[str, dict[str, float]]] = [
-    ("a", {"a": 0, "__end__": 1}),
-    ("a b c", {"a": 0, "b": 1, "c": 2, "__end__": 3}),
+    ("a", {"a": 0, "end": 1}),
+    ("a b c", {"a": 0, "b": 1, "c": 2, "end": 3}),
     # Tasks on the side begin together; what follows waits for all of them.
-    ("a b* c* d", {"a": 0, "b": 1, "c": 1, "d": 2, "__end__": 3}),
-    ("a* b* c", {"a": 0, "b": 0, "c": 1, "__end__": 2}),
-    ("a b* c d*", {"a": 0, "b": 1, "c": 2, "d": 3, "__end__": 4}),
+    ("a b* c* d", {"a": 0, "b": 1, "c": 1, "d": 2, "end": 3}),
+    ("a* b* c", {"a": 0, "b": 0, "c": 1, "end": 2}),
+    ("a b* c d*", {"a": 0, "b": 1, "c": 2, "d": 3, "end": 4}),
     # A task under a condition may be passed over.
-    ("a b? c", {"a": 0, "b": 1, "c": 1, "__end__": 2}),
-    ("a b? c? d", {"a": 0, "b": 1, "c": 1, "d": 1, "__end__": 2}),
-    ("a b?", {"a": 0, "b": 1, "__end__": 1}),
-    ("a b* c* d? e", {"a": 0, "b": 1, "c": 1, "before d": 2, "d": 3, "e": 3, "__end__": 4}),
+    ("a b? c", {"a": 0, "b": 1, "c": 1, "end": 2}),
+    ("a b? c? d", {"a": 0, "b": 1, "c": 1, "d": 1, "end": 2}),
+    ("a b?", {"a": 0, "b": 1, "end": 1}),
+    ("a b* c* d? e", {"a": 0, "b": 1, "c": 1, "before d": 2, "d": 3, "e": 3, "end": 4}),
     # An agent with several tasks is one node, which is come to in the nearest way.
-    ("a b a c", {"a": 0, "b": 1, "c": 1, "__end__": 2}),
-    ("a a b", {"a": 0, "b": 1, "__end__": 2}),
-    ("a b* b* c", {"a": 0, "b": 1, "c": 2, "__end__": 3}),
-    ("a b* c* a", {"a": 0, "b": 1, "c": 1, "before a": 2, "__end__": 1}),
+    ("a b a c", {"a": 0, "b": 1, "c": 1, "end": 2}),
+    ("a a b", {"a": 0, "b": 1, "end": 2}),
+    ("a b* b* c", {"a": 0, "b": 1, "c": 2, "end": 3}),
+    ("a b* c* a", {"a": 0, "b": 1, "c": 1, "before a": 2, "end": 1}),
 ]
 
 
@@ -67,22 +64,22 @@ def test_steps_from_within_a_crew() -> None:
     position = Position(Graph.sound(graph(crew("a b* c* d"))))
     position.start("a")
     position.end("a")
-    assert position.all_steps() == {"a": float("inf"), "b": 1, "c": 1, "d": 2, "__end__": 3}
+    assert position.all_steps() == {"a": float("inf"), "b": 1, "c": 1, "d": 2, "end": 3}
 
 
 def test_a_manager_calls_the_others() -> None:
     agents = [ROLES["a"], ROLES["b"]]
     tasks = [Task(description="x", expected_output="x") for _ in range(2)]
     told: dict[str, Any] = {"agents": agents, "tasks": tasks, "process": Process.hierarchical}
-    assert steps(Crew(**told, manager_agent=MAIN)) == {"main": 0, "a": 1, "b": 1, "__end__": 1}
-    assert steps(Crew(**told, manager_llm=SIM)) == {"Crew Manager": 0, "a": 1, "b": 1, "__end__": 1}
+    assert steps(Crew(**told, manager_agent=MAIN)) == {"main": 0, "a": 1, "b": 1, "end": 1}
+    assert steps(Crew(**told, manager_llm=SIM)) == {"Crew Manager": 0, "a": 1, "b": 1, "end": 1}
 
 
 def test_names() -> None:
     agent = Agent(role="{topic}\n  writer\n", goal="x", backstory="x", llm=SIM)
     named = Crew(name="my  crew", agents=[agent], tasks=[Task(description="x", expected_output="x", agent=agent)])
     agent.interpolate_inputs({"topic": "rain"})
-    assert graph(named)["name"] == "my crew" and steps(named) == {"{topic} writer": 0, "__end__": 1}
+    assert graph(named)["name"] == "my crew" and steps(named) == {"{topic} writer": 0, "end": 1}
     assert kvpolicy.Engine(blocks=8).run(named).workflow == "my crew"  # found by its entry point
 
 
@@ -210,15 +207,15 @@ class Open(Flow[Any]):
 
 
 FLOWS: list[tuple[Any, dict[str, float]]] = [
-    (Chain, {"a": 0, "b": 1, "c": 2, "__end__": 3}),
-    (Fan, {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 3, "__end__": 4}),
-    (First, {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 2, "__end__": 3}),
-    (Starts, {"a": 0, "b": 0, "c": 1, "__end__": 2}),
-    (Routed, {"a": 0, "way": 1, "b": 2, "b2": 2, "c": 2, "c2": 3, "__end__": 2}),
-    (Round, {"a": 0, "b": 1, "judge": 2, "c": 3, "__end__": 4}),
-    (Nested, {"a": 0, "b": 0, "b2": 1, "c": 2, "d.1": 2, "d": 3, "__end__": 4}),
-    (Waits, {"a": 0, "b": 0, "b2": 1, "d.1": 1, "d": 2, "__end__": 3}),
-    (Open, {"a": 0, "way": 1, "b": 2, "c": 2, "__end__": 2}),
+    (Chain, {"a": 0, "b": 1, "c": 2, "end": 3}),
+    (Fan, {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 3, "end": 4}),
+    (First, {"a": 0, "b": 1, "b2": 2, "c": 1, "d": 2, "end": 3}),
+    (Starts, {"a": 0, "b": 0, "c": 1, "end": 2}),
+    (Routed, {"a": 0, "way": 1, "b": 2, "b2": 2, "c": 2, "c2": 3, "end": 2}),
+    (Round, {"a": 0, "b": 1, "judge": 2, "c": 3, "end": 4}),
+    (Nested, {"a": 0, "b": 0, "b2": 1, "c": 2, "d.1": 2, "d": 3, "end": 4}),
+    (Waits, {"a": 0, "b": 0, "b2": 1, "d.1": 1, "d": 2, "end": 3}),
+    (Open, {"a": 0, "way": 1, "b": 2, "c": 2, "end": 2}),
 ]
 
 

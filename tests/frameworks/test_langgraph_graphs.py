@@ -163,7 +163,7 @@ def sequence() -> StateGraph:
     return edges(made, (START, "a"))
 
 
-END_ = "__end__"
+END_ = "end"
 SHAPES: list[tuple[Callable[[], StateGraph], dict[str, float]]] = [
     (one, {"a": 0, END_: 1}),
     (chain, {"a": 0, "b": 1, "c": 2, END_: 3}),

@@ -77,7 +77,7 @@ def test_the_service_knows_how_far_each_step_is(served: Stack) -> None:
     (state,) = told
     assert (state["workflow"], state["running"]) == ("Flow", ["act"])
     steps = {row["name"]: row["steps_to_next_use"] for row in state["nodes"]}
-    assert steps == {"plan": "never", "act": 0, "judge": 1, "__end__": 1}
+    assert steps == {"plan": "never", "act": 0, "judge": 1}
 
 
 def searching(llm: Any, said: list[str], *, sent: bool) -> Workflow:

@@ -48,7 +48,7 @@ def test_a_handoff_moves_the_run_and_a_tool_pauses_it(served: Stack, streaming: 
     assert set(rows) >= {("writer", "tool_pause")} and ("planner", "tool_pause") not in rows, rows
     assert (state["workflow"], state["running"]) == ("planner-handoffs", ["writer"])
     steps = {row["name"]: row["steps_to_next_use"] for row in state["nodes"]}
-    assert steps == {"planner": "never", "writer": 0, "__end__": 1}
+    assert steps == {"planner": "never", "writer": 0}
     assert service.flush(30) and service.counts.get("refused", 0) == 0
     assert service.counts["sent"] == 10  # a run, two agents, the handoff and the tool, each begun and ended
     assert phases(served, session, 2) == {("planner", "ended"), ("writer", "ended")}

@@ -14,7 +14,7 @@ from kvpolicy.adapters.frameworks.llama_index import graph
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.position import Position
 
-END = "__end__"
+END = "end"
 
 
 def agent(name: str, to: list[str] | None = None) -> FunctionAgent:

@@ -7,7 +7,6 @@ import gc
 from typing import Any
 
 import pytest
-from llama_index.core.memory import Memory
 from workflows import Context, Workflow, step
 from workflows.events import HumanResponseEvent, InputRequiredEvent, StartEvent, StopEvent
 
@@ -19,8 +18,6 @@ from tests.frameworks.llama_flows import (
     Kept,
     Looping,
     Passed,
-    agent,
-    cached_of,
     model,
     nothing_is_left,
     phases,
@@ -64,19 +61,6 @@ def test_runs_at_once_do_not_mix(served: Stack) -> None:
     assert asyncio.run(main()) == [f'session="m{n}"' for n in range(40)]
     assert said == {f"m{n}": {f'session="m{n}"'} for n in range(40)}
     assert all_owners(served.service, "m", 80) == sorted((f"m{n}", one) for n in range(40) for one in ("one", "two"))
-
-
-def test_a_memory_is_a_session(served: Stack) -> None:
-    service = kvpolicy.Service(served.service)
-
-    async def main() -> int:
-        talker = watch(agent("talker", model(served), streaming=False), service)
-        memory = Memory.from_defaults(session_id="remembered", token_limit=40000)
-        await talker.run(user_msg="one " + LONG, memory=memory)
-        return cached_of(await talker.run(user_msg="two", memory=memory))
-
-    assert asyncio.run(main()) > 100
-    assert phases(served, "remembered") == {("talker", "ended")}
 
 
 def test_a_person_who_is_asked_is_waited_for(served: Stack) -> None:

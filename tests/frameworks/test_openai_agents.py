@@ -201,12 +201,12 @@ WITHIN = Agent("outer", tools=[INNER.as_tool("inner", "Asks further.")])
 @pytest.mark.parametrize(
     ("agent", "steps"),
     [
-        (Agent("alone"), {"alone": 0, "__end__": 1}),
-        (CHAIN, {"one": 0, "two": 1, "three": 2, "__end__": 1}),
-        (BACK, {"triage": 0, "a": 1, "b": 1, "__end__": 1}),
-        (HUB, {"hub": 0, "c": 1, "d": 1, "__end__": 1}),
-        (TOOLS, {"boss": 0, "helper": 1, "next": 1, "__end__": 1}),
-        (WITHIN, {"outer": 0, "inner": 1, "deep": 2, "__end__": 1}),
+        (Agent("alone"), {"alone": 0, "end": 1}),
+        (CHAIN, {"one": 0, "two": 1, "three": 2, "end": 1}),
+        (BACK, {"triage": 0, "a": 1, "b": 1, "end": 1}),
+        (HUB, {"hub": 0, "c": 1, "d": 1, "end": 1}),
+        (TOOLS, {"boss": 0, "helper": 1, "next": 1, "end": 1}),
+        (WITHIN, {"outer": 0, "inner": 1, "deep": 2, "end": 1}),
     ],
 )
 def test_graphs(agent: Any, steps: dict[str, int]) -> None:

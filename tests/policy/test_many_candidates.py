@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvpolicy.policy import rivals
+from kvpolicy.policy import contest, rivals
 from kvpolicy.policy.compile import compile
 from kvpolicy.policy.model import Subject
 from kvpolicy.policy.order import guards_exclude
@@ -68,3 +68,23 @@ def test_a_rule_more_costs_the_same_however_many_there_are(kind: str) -> None:
         state = RunState(policy.intervals)
         for most in (FIRST, AGAIN):
             assert calls_of(lambda: policy.resolve(subject, state)) <= most * count  # noqa: B023
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 255), min_size=1, max_size=8))
+def test_candidates_come_in_the_rounds_in_which_nobody_left_beats_them(beaten):
+    """Whoever beats whom, circles among them."""
+    rows = [(at, 1 << at, by & ~(1 << at)) for at, by in enumerate(beaten)]
+    left, rounds = list(rows), []
+    while left:
+        here = sum(bit for _, bit, _ in left)
+        free = [row for row in left if not row[2] & here] or left[:1]
+        rounds += free
+        left = [row for row in left if row not in free]
+    assert contest._in_turn(rows) == rounds
+
+
+def test_a_long_chain_of_candidates_is_not_looked_through_in_every_round():
+    """Each beats all before it, so there are as many rounds as candidates."""
+    rows = [(at, 1 << at, sum(1 << by for by in range(at + 1, 500))) for at in range(500)]
+    assert calls_of(lambda: contest._in_turn(rows)) < 10 * len(rows)

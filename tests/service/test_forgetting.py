@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvpolicy.service import holding as module
+from kvpolicy.service import held as module
 from kvpolicy.service.beside import sweep
 from kvpolicy.service.exchange import DONE
 from kvpolicy.service.tenants import Tenant

@@ -83,7 +83,8 @@ def test_sessions_on_the_page_run_as_they_stand(tmp_path: Path) -> None:
     sessions = SESSION.findall(PAGE.read_text(encoding="utf-8"))
     assert len(sessions) >= 5
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    places = {"/tmp/kvp.sock": str(tmp_path / "kvp.sock")}  # what the page says, and what it is here
+    # What the page says, and what it is here.
+    places = {f"/tmp/{name}": str(tmp_path / name) for name in ("kvp.sock", "kvp.toml")}
 
     def here(text: str) -> str:
         for shown, real in places.items():

@@ -18,7 +18,8 @@ from kvpolicy.policy.policy import Policy
 from kvpolicy.request import Owner
 from kvpolicy.service.config import PolicySection
 from kvpolicy.service.policies import ENFORCE, SHADOW, Policies
-from kvpolicy.service.reloading import STILL_S, Reloading
+from kvpolicy.service.reloading import Reloading
+from kvpolicy.service.stillness import STILL_S
 from kvpolicy.service.tenants import Tenant
 from tests.service.through import until
 from tests.simulated.running import running, started

@@ -62,11 +62,11 @@ def cached(answer: httpx.Response) -> int:
     return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def phase_by_plan(gateway: Through, session: str) -> int | None:
+def phase_by_plan(gateway: Through, session: str, key: dict[str, str] | None = None) -> int | None:
     """What this replica's state makes of a turn of the session: coding_agent ranks it 60 while its tool runs."""
     row = {"id": "probe", "owner": {"session": session}, "model": "m", "block_size": 16, "tokens": 64,
            "spans": [{"kind": "turn", "start": 0, "end": 64}]}  # fmt: skip
-    rows = httpx.post(f"{gateway.url}/v1/plan", json={"request": row}, timeout=30).json()["directives"]
+    rows = httpx.post(f"{gateway.url}/v1/plan", json={"request": row}, headers=key, timeout=30).json()["directives"]
     return rows[0]["priority"] if rows else None
 
 
@@ -103,6 +103,22 @@ def test_replicas_agree_also_with_one_that_starts_later(tmp_path: Path) -> None:
         assert until(lambda: phase_by_plan(one, "t"), None) is None
 
 
+def test_a_policy_that_a_tenant_has_since_is_one_in_all_replicas(tmp_path: Path) -> None:
+    with replicas(tmp_path) as made:
+        own, key = tmp_path / "own.kvp", {"x-api-key": "a"}
+        own.write_text("policy own\nturn { priority: 71 }\n")
+        head = made.settings.read_text() + f'[[tenant]]\nname = "a"\nkeys = ["{hashed("a")}"]\n'
+        made.settings.write_text(head)
+        one, two = made.start(), made.start()
+        made.settings.write_text(f'{head}policy = "{own}"\n')
+        for each in (one, two):
+            assert httpx.post(f"{each.url}/admin/tenants", json={"reload": True}, timeout=30).status_code == 200
+            assert phase_by_plan(each, "s", key) == 71
+        pushed = {"name": str(own), "text": "policy own\nturn { priority: 72 }\n"}
+        assert httpx.post(f"{one.url}/admin/policies", json=pushed, timeout=30).status_code == 200
+        assert until(lambda: phase_by_plan(two, "s", key), 72) == 72
+
+
 def test_two_replicas_grant_one_cap_between_them(tmp_path: Path) -> None:
     """As soon as both are known to be there; one alone grants it whole."""
     with replicas(tmp_path) as made:
@@ -128,11 +144,12 @@ def test_a_last_request_ends_what_the_engine_holds_for_its_session(tmp_path: Pat
         messages = [{"role": "system", "content": LONG}, {"role": "user", "content": f"find {LONG[::-1]}"}]
 
         def keeps(answer: httpx.Response) -> bool | None:
-            """Whether the engine holds a request's turn; None where it does not say (yet)."""
+            """Whether the engine keeps a request's turn; None where it does not say (yet)."""
             held = answer.headers["x-kvp-decision"].split('"')[1]
             found = httpx.get(f"{one.url}/v1/explain/{held}/blocks/3", timeout=30)
             told = found.json() if found.is_success else {}
-            return any(claim["kind"] == "turn" for claim in told["claims"]) if told.get("answered") else None
+            turns = [claim for claim in told.get("claims", ()) if claim["kind"] == "turn" and not claim["dropped"]]
+            return bool(turns) if told.get("answered") else None
 
         for session in ("ends", "stays"):
             assert until(lambda session=session: keeps(ask(one, session, messages)), True) is True

@@ -45,7 +45,8 @@ def test_every_route_is_described_and_every_example_is_taken(gateway: Through) -
     expected = {
         "/v1/plan", "/v1/events", "/v1/explain/{request_id}", "/v1/explain/{request_id}/{span}", "/v1/owners",
         "/v1/explain/{request_id}/blocks/{block}", "/v1/workflows", "/v1/workflows/{name}", "/v1/runs/{run}",
-        "/admin/policies", "/admin/policies/{name}/diff", "/admin/release-all", "/healthz", "/readyz", "/metrics",
+        "/admin/policies", "/admin/policies/{name}/diff", "/admin/release-all", "/admin/tenants", "/healthz", "/readyz",
+        "/metrics",
     }  # fmt: skip
     assert expected <= set(document["paths"])
     sent = 0

@@ -149,12 +149,12 @@ def test_null_takes_a_hold_away(engine: Engine) -> None:
 
 def test_a_pause_is_survived_and_its_hold_ends_with_the_event(engine: Engine) -> None:
     turn = ids(8, HEAD + 1)
-    wish = {"retention": "hold", "protected_for": 60.0, "until": "tool_result", "priority": 20}
+    wish = {"retention": "hold", "protected_for": 60.0, "until": "step_start", "priority": 20}
     engine.complete(turn, **transfer(payload("agent", kind="turn", **wish)))
     engine.flood(2)
     assert engine.complete(turn, **transfer(payload("agent", kind="turn", **wish))) == HEAD
-    assert engine.tell(do="event", owner="agent", event="tool_result")["status"] == "accepted"
-    time.sleep(2.2)  # until the request that follows is told to be such, its blocks stand for 2 s more
+    assert engine.tell(do="event", owner="agent", event="step_start")["status"] == "accepted"
+    time.sleep(2.2)  # what an answer's end found protected stands for 2 s in any case
     engine.flood(3)
     assert engine.complete(turn) == 0
 

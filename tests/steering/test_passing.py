@@ -66,7 +66,7 @@ def history(seed: int, policy: Any, *, at_once: bool) -> list[Any]:
         hashes = [(session if i else head, head, i, str(spans[1:3])) for i in range(tokens // SIZE)]
         request = Request(f"r{number}", Owner(session=session), tokens, SIZE, tuple(spans))
         calls = ["grep"] if draw.random() < 0.7 else []
-        finished = draw.choice((True, None)) if not calls else None
+        finished = draw.choice((True, True, False, None)) if not calls else None
         if at_once:
             outcome = steering.pass_by(request, hashes, now, tool_calls=calls, finished=finished)
         else:

@@ -74,3 +74,42 @@ def test_a_tenant_has_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputFault, match="at most"):
         state.runs.name("c", LONG, "t")
     state.runs.name("c", LONG, "u")
+
+
+def test_and_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named, "MARKS_OF_A_TENANT", 8)
+    state = RunState()
+    state.runs.name("a", LONG, "t")  # three nodes, two edges
+    state.runs.name("b", SHORT, "t")  # two nodes, one edge
+    state.runs.name("a", LONG, "t")  # told again: nothing more
+    for name, graph in (("c", SHORT), ("b", LONG)):
+        with pytest.raises(InputFault, match=r"nodes and edges: 1[01] in all workflows of this tenant"):
+            state.runs.name(name, graph, "t")
+    assert state.runs.named.names("t") == ("a", "b")
+    assert state.runs.named.find("t", "b").graph is SHORT  # type: ignore[union-attr]
+    state.runs.name("a", SHORT, "t")
+    state.runs.name("c", Graph.sound({"nodes": ["a", "b"]}), "t")
+    assert state.runs.named.drop("t", "a")
+    state.runs.name("d", SHORT, "t")
+    state.runs.name("a", LONG, "u")
+
+
+def test_long_names_are_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named, "MARKS_OF_A_TENANT", 100)
+    state = RunState()
+    with pytest.raises(InputFault, match="nodes and edges"):
+        state.runs.name("a", Graph.sound({"nodes": ["n" * 10_000]}), "t")
+    state.runs.name("a", Graph.sound({"nodes": ["n" * 5_000]}), "t")
+
+
+def test_all_tenants_have_a_bounded_size_and_policies_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named, "MOST_MARKS", 10)
+    state = RunState()
+    for number in range(3):
+        state.runs.name(f"w{number}", LONG)  # a policy's own
+    for tenant in ("t", "u"):
+        state.runs.name("w", LONG, tenant)
+    with pytest.raises(InputFault, match="all tenants"):
+        state.runs.name("w", SHORT, "v")
+    state.runs.named.drop("t", "w")
+    state.runs.name("w", SHORT, "v")

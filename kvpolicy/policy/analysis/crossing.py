@@ -34,7 +34,8 @@ class Crossing:
     `rough`: those between which `wider` and `narrower` say too little.
     """
 
-    def __init__(self, owners: Sequence[Selecting], few: int = FEW) -> None:
+    def __init__(self, owners: Sequence[Selecting], few: int = FEW, kinds: Sequence[str] = _KINDS) -> None:
+        self._kinds = kinds
         counts = [len(owner.matches) for owner in owners]
         assert counts == sorted(counts, reverse=True)
         self.size = len(owners)
@@ -65,8 +66,8 @@ class Crossing:
         self._nothing = bits_of(nothing, total)
         exact = {kind: bits_of(some, total) for kind, some in kinds.items()}
         self._any = exact.get(words.ANY_KIND, 0)
-        self._kind = {kind: exact.get(kind, 0) | self._any for kind in _KINDS}
-        self._only = {kind: exact.get(kind, 0) for kind in _KINDS}
+        self._kind = {kind: exact.get(kind, 0) | self._any for kind in self._kinds}
+        self._only = {kind: exact.get(kind, 0) for kind in self._kinds}
         self._values: dict[str, Values] = {}
         self._number: dict[str, dict[Domain, int]] = {}
         self._silent: dict[str, int] = {}  # matches that do not ask for the attribute
@@ -112,13 +113,13 @@ class Crossing:
             bits = self._asking_only(frozenset(left))
             for name, domain in left.items():
                 bits &= self._silent[name] | self._values[name].wider(self._number[name][domain])
-            for kind in _KINDS if match.kind == words.ANY_KIND else (match.kind,):
+            for kind in self._kinds if match.kind == words.ANY_KIND else (match.kind,):
                 found &= self._fold(bits & self._kind[kind])
         return found
 
     def narrower(self, owner: int) -> int:
         """The owners whose every span this one reaches."""
-        inside = dict.fromkeys(_KINDS, 0)
+        inside = dict.fromkeys(self._kinds, 0)
         for at in self._of[owner]:
             match = self._matches[at]
             bits = self._everything
@@ -126,7 +127,7 @@ class Crossing:
                 bits &= self._values[name].narrower(self._number[name][domain])
             if match.nothing:
                 bits = 0
-            for kind in _KINDS if match.kind == words.ANY_KIND else (match.kind,):
+            for kind in self._kinds if match.kind == words.ANY_KIND else (match.kind,):
                 inside[kind] |= bits
         whole, fits = self._any, self._nothing
         for kind, bits in inside.items():

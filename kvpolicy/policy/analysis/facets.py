@@ -1,18 +1,15 @@
-"""Guards and intervals of many rules, compared all at once: which exclude each other, which hold whenever another does.
-
-Guards are looked up by their parts. Intervals, of which rules share few, are compared pair by pair with `order`'s own
-function; where there are many, what only a comparison can tell is marked `rough`.
+"""What sets two rules apart besides their selectors, of many rules all at once: their guards here, their intervals in
+`during`. Which exclude each other, which hold whenever another does; guards are looked up by their parts (`following`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kvpolicy.policy.bits import bits_of, members
-from kvpolicy.policy.model import IntervalPattern
-from kvpolicy.policy.order import guard_implies, interval_implies, phase_of
+from kvpolicy.policy.analysis.following import following
+from kvpolicy.policy.bits import bits_of
 from kvpolicy.policy.terms import Term, negation, parts
 
 FEW = 100  # so many different values are compared pair by pair
@@ -35,97 +32,34 @@ class Facet:
     rough: int = 0
 
 
-def guards(terms: Sequence[Term | None], few: int = FEW) -> Facet:
-    """The facet of `when`. Of guards that join conditions by `and` one holds whenever another does if it says no more;
-    with an `or` in it they are compared one by one, where those are few."""
-    of, values, have = _number(terms)
-    found = Facet(of)
-    said = [frozenset() if value is None else parts(value, "and") for value in values]
+def guards(terms: Sequence[Term | None]) -> Facet:
+    """The facet of `when`."""
+    of, values, have = numbered_values(terms)
+    stated = [i for i, value in enumerate(values) if value is not None]
+    conditions = [value for value in values if value is not None]
+    everybody = (1 << len(terms)) - 1
+    free = 0 if len(stated) == len(values) else have[values.index(None)]
+    found = Facet(of, [0] * len(values), [everybody] * len(values), [everybody] * len(values))
     by_part: dict[Term, int] = {}  # the rules whose guard says this, alone or with more
-    saying: dict[Term, int] = {}  # … and those guards, by number
-    number = {value: i for i, value in enumerate(values)}
-    for i, all_of in enumerate(said):
-        for part in all_of:
+    for i, value in zip(stated, conditions, strict=True):
+        found.wider[i], found.narrower[i] = free, 0
+        for part in parts(value, "and"):
             by_part[part] = by_part.get(part, 0) | have[i]
-            saying[part] = saying.get(part, 0) | 1 << i
-    either = [i for i, all_of in enumerate(said) if any(len(parts(part, "or")) > 1 for part in all_of)]
-    pairs = {i: set(range(len(values))) for i in either} if len(either) * len(values) <= few * few else {}
-    rows: list[set[int]] = [{i} for i in range(len(values))]  # by number, the guards that hold whenever it does
-    everybody = (1 << len(values)) - 1
-    for i, (value, all_of) in enumerate(zip(values, said, strict=True)):
-        apart = have[number[negation(value)]] if value is not None and negation(value) in number else 0
-        says_all = everybody
-        for part in all_of:
-            apart |= by_part.get(negation(part), 0)
-            says_all &= saying[part]
-        found.apart.append(apart)
-        for j in members(says_all):
-            rows[j].add(i)
-        for j in pairs.get(i, ()):
-            if guard_implies(value, values[j]):
-                rows[i].add(j)
-            if guard_implies(values[j], value):
-                rows[j].add(i)
-    found.wider, found.narrower = [0] * len(values), [0] * len(values)
-    for i, row in enumerate(rows):
-        for j in row:
-            found.wider[i] |= have[j]
-            found.narrower[j] |= have[i]
-        if i in either and not pairs:
-            found.rough |= have[i]
+    by_guard = {value: have[i] for i, value in zip(stated, conditions, strict=True)}
+    for i, value in zip(stated, conditions, strict=True):
+        found.apart[i] = by_guard.get(negation(value), 0)
+        for part in parts(value, "and"):
+            found.apart[i] |= by_part.get(negation(part), 0)
+    for i, row in zip(stated, following(conditions), strict=True):
+        for at in row:
+            found.wider[i] |= have[stated[at]]
+            found.narrower[stated[at]] |= have[i]
+    if len(stated) < len(values):
+        found.wider[values.index(None)] = free
     return found
 
 
-def intervals(patterns: Sequence[IntervalPattern | None], few: int = FEW) -> Facet:
-    """The facet of `on … until …`."""
-    of, values, have = _number(patterns)
-    if len(values) <= few:
-        return _pairwise(of, values, have, _never_together, interval_implies)
-    found = Facet(of)
-    phases: dict[str, int] = {}
-    everybody = free = 0
-    plain: dict[tuple[str, str | None], int] = {}  # without conditions: compared by their names
-    for value, bits in zip(values, have, strict=True):
-        everybody |= bits
-        if value is None:
-            free = bits
-            continue
-        phase = phase_of(value)
-        if phase is not None:
-            phases[phase] = phases.get(phase, 0) | bits
-        if value.start.conditions or (value.until is not None and value.until.conditions):
-            found.rough |= bits
-        else:
-            key = (value.start.name, None if value.until is None else value.until.name)
-            plain[key] = plain.get(key, 0) | bits
-    phased = 0
-    for bits in phases.values():
-        phased |= bits
-    for i, value in enumerate(values):
-        if value is None:
-            found.apart.append(0)
-            found.wider.append(free)
-            found.narrower.append(everybody)
-            continue
-        phase = phase_of(value)
-        found.apart.append(0 if phase is None else phased & ~phases[phase])
-        start, until = value.start.name, None if value.until is None else value.until.name
-        same = plain.get((start, until), 0) if not found.rough & have[i] else have[i]
-        found.wider.append(free | same | plain.get((start, None), 0))
-        inside = 0
-        if until is None:
-            for (name, _), bits in plain.items():
-                inside |= bits if name == start else 0
-        found.narrower.append(same | inside)
-    return found
-
-
-def _never_together(one: IntervalPattern | None, other: IntervalPattern | None) -> bool:
-    first, second = phase_of(one), phase_of(other)
-    return first is not None and second is not None and first != second
-
-
-def _number(values: Sequence[Value]) -> tuple[list[int], list[Value], list[int]]:
+def numbered_values(values: Sequence[Value]) -> tuple[list[int], list[Value], list[int]]:
     """Equal values get one number; per number, the value and the rules that have it."""
     numbers: dict[Value, int] = {}
     of = [numbers.setdefault(value, len(numbers)) for value in values]
@@ -133,21 +67,3 @@ def _number(values: Sequence[Value]) -> tuple[list[int], list[Value], list[int]]
     for rule, number in enumerate(of):
         rows[number].append(rule)
     return of, list(numbers), [bits_of(row, len(values)) for row in rows]
-
-
-def _pairwise(
-    of: list[int],
-    values: list[Value],
-    have: list[int],
-    apart: Callable[[Value, Value], bool],
-    implies: Callable[[Value, Value], bool],
-) -> Facet:
-    found = Facet(of, [0] * len(values), [0] * len(values), [0] * len(values))
-    for i, one in enumerate(values):
-        for j, other in enumerate(values):
-            if apart(one, other):
-                found.apart[i] |= have[j]
-            if implies(one, other):
-                found.wider[i] |= have[j]
-                found.narrower[j] |= have[i]
-    return found

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvpolicy.policy.analysis.crossing import Crossing
-from kvpolicy.policy.analysis.facets import FEW, guards, intervals
+from kvpolicy.policy.analysis.during import intervals
+from kvpolicy.policy.analysis.facets import FEW, guards
 from kvpolicy.policy.bits import bits_of, members
 from kvpolicy.policy.compiled import Rule
 from kvpolicy.policy.layers import Layer
@@ -18,7 +19,7 @@ from kvpolicy.policy.over import numbered
 
 
 class Index:
-    """Rules by number. always: those without guard and interval. few: so many different values of a guard, interval or
+    """Rules by number. always: those without guard and interval. few: so many different values of an interval or an
     attribute are compared pair by pair."""
 
     def __init__(self, rules: Iterable[Rule], order: Order, few: int = FEW) -> None:
@@ -26,9 +27,9 @@ class Index:
         self.rules = numbered(rows, [len(rule.matches) for rule in rows])
         self.number = {id(rule): i for i, rule in enumerate(self.rules)}
         self._crossing = Crossing(self.rules, few)
-        self._guards = guards([rule.condition for rule in self.rules], few)
+        self._guards = guards([rule.condition for rule in self.rules])
         self._intervals = intervals([rule.interval for rule in self.rules], few)
-        self.rough = self._crossing.rough | self._guards.rough | self._intervals.rough
+        self.rough = self._crossing.rough | self._intervals.rough
         size = len(self.rules)
         self.always = bits_of((i for i, r in enumerate(self.rules) if r.guard is None and r.interval is None), size)
         by_layer: dict[Layer, list[int]] = {}

@@ -19,6 +19,7 @@ from kvpolicy.service.meaning.annotations import Context
 from kvpolicy.service.meaning.dialects import Conversation
 
 MOST_CHAINS = 100_000
+MOST_ENDS = 8  # of a chain: requests side by side, each with its answer
 SILENT_S = 24 * 3600.0
 NAMELESS = "~"  # begins the session of a chain that has no name; no client can state one that begins so
 ONCE = "SESSION_ID_NEVER_REPEATS"
@@ -28,13 +29,15 @@ ONCE_AFTER = 50  # sessions of a tenant, each seen once, while their prompts go 
 @dataclass(slots=True)
 class Chain:
     """One owner's requests with one model and one head. tips: digests of the newest prompt, with its answer where that
-    was seen (clients send it back with or without its reasoning); units: how many it had. calls: tools that its last
+    was seen (clients send it back with or without its reasoning); ends: those of the last prompts with their answers;
+    units: how many it had. calls: tools that its last
     answer asked for, by call id. seen: seconds."""
 
     owner: Owner
     model: str | None
     head: bytes
     tips: tuple[bytes, ...] = ()
+    ends: tuple[bytes, ...] = ()
     units: int = 0
     seen: float = 0.0
     requests: int = 0
@@ -44,10 +47,11 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """owner: whose request it is. results: call ids whose results it carries that were open. side: another chain of its
-    owner waits for a tool. compacted: its chain's history was rewritten to something shorter. diverged: units that
-    agree with the chain's last prompt, where that was not reproduced. new: a chain seen for the first time. warned:
-    codes to answer with."""
+    """owner: whose request it is. results: call ids whose results it carries that were open. side: its owner waits for
+    a tool, in another chain, or in this one and the prompt neither brings a result nor goes on. compacted: its chain's
+    history was rewritten to something shorter. diverged: units that agree with the chain's last prompt, where that was
+    not reproduced. goes_on: it goes through one of the chain's last prompts. new: a chain seen for the first time.
+    warned: codes to answer with."""
 
     owner: Owner
     chain: Chain
@@ -57,6 +61,7 @@ class Arrived:
     new: bool = False
     warned: tuple[str, ...] = ()
     side: bool = False
+    goes_on: bool = False
 
 
 class Sessions:
@@ -89,16 +94,18 @@ class Sessions:
         )
         if results and waiting is not chain:
             del self._waiting[chain.owner]  # its work goes on here, under another head
+        goes_on = not {*chain.tips, *chain.ends}.isdisjoint(digests)
+        side = waiting is not chain or (bool(chain.calls) and not results and not goes_on)
         compacted, diverged = False, None
         if not new and chain.tips and chain.head == conversation.head and not set(chain.tips) & set(digests):
-            compacted = len(digests) < chain.units
+            compacted = len(digests) < chain.units and not side
             diverged = self._agreeing(chain, conversation)
         again = not new and chain.tips == tuple(digests[-1:])  # an unanswered prompt, sent once more: the same turn
         chain.seen, chain.requests = now, chain.requests + (not again)
         chain.model, chain.head, chain.units = conversation.model, conversation.head, len(digests)
         chain.tools = conversation.tool_digests
         self._tip(tenant, chain, digests[-1:])
-        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned, waiting is not chain)
+        return Arrived(chain.owner, chain, results, compacted, diverged, new, warned, side, goes_on)
 
     def answered(
         self, tenant: str, chain: Chain, digests: Sequence[bytes], calls: Mapping[str, str | None], now: float
@@ -116,6 +123,7 @@ class Sessions:
             del self._waiting[chain.owner]
         if digests:
             chain.units += 1
+            chain.ends = (*chain.ends, *digests)[-MOST_ENDS:]
             self._tip(tenant, chain, digests)
 
     def forget(self, now: float) -> int:

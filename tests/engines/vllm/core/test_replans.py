@@ -117,3 +117,14 @@ def test_a_plan_of_nobody_or_of_another_changes_nothing() -> None:
     ):
         assert engine.say(do="plan", **message)["status"] == status
     assert kept(engine) == HEAD * SIZE
+
+
+@pytest.mark.parametrize(("waits", "cached"), [(["calls"], HEAD * SIZE), ([], 0), (["another"], 0)])
+def test_other_prompts_of_an_owner_end_the_one_whose_tool_runs_only_without_a_word_of_it(
+    waits: list[str], cached: int
+) -> None:
+    engine = Stepped()
+    engine.ask(shared(2), named("calls", priority=90))
+    for number in (5, 6):
+        engine.ask(prompt(number, 8), {"owner": "s", "request": f"aside {number}", "spans": [], "waits": waits})
+    assert kept(engine) == cached

@@ -128,7 +128,7 @@ def test_an_event_is_told_over_the_channel(through: Gateway) -> None:
     assert claims(through.behind, "told")
     post(through, {"event": "session_end", "session": "told"})
     kept = until(
-        lambda: [r for r in claims(through.behind, "told") if r["kind"] == "turn" and not r["ended"]],
+        lambda: [r for r in claims(through.behind, "told") if r["kind"] == "turn" and not r["dropped"]],
         lambda rows: not rows,
     )
     assert kept == []

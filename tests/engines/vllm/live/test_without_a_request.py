@@ -69,14 +69,14 @@ def test_a_lifetime_lapses_while_nothing_is_served(steered: Server) -> None:
 
 def test_a_pause_for_a_tool_is_survived_and_its_hold_ends_with_the_event(steered: Server) -> None:
     turn, plain = prompt(7, PART + 1), prompt(8, PART + 1)
-    wish = {"retention": "hold", "protected_for": 60.0, "until": "tool_result", "priority": 20}
+    wish = {"retention": "hold", "protected_for": 60.0, "until": "step_start", "priority": 20}
     steered.complete(turn, **directive("agent", PART, "turn", **wish))
     steered.complete(plain)
     flood(steered, 1300)
     assert steered.complete(plain).cached == 0
     assert steered.complete(turn, **directive("agent", PART, "turn", **wish)).cached == PART
-    assert steered.tell(do="event", owner="agent", event="tool_result")["status"] == "accepted"
-    time.sleep(3.0)  # until the request after it is told to be such, its blocks stand for 2 s more
+    assert steered.tell(do="event", owner="agent", event="step_start")["status"] == "accepted"
+    time.sleep(3.0)  # what an answer's end found protected stands for 2 s in any case
     flood(steered, 1400)
     assert steered.complete(turn).cached == 0
 

@@ -1,0 +1,225 @@
+"""Agents that tools ask, at once, in OpenAI's Agents SDK: each is an owner of its own, and waits for its own tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    RunHooks,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
+from openai import AsyncOpenAI
+
+import kvpolicy
+from kvpolicy.adapters.frameworks.openai_agents import here, watch
+from kvpolicy.client import once
+from tests.frameworks.conftest import Stack
+from tests.frameworks.scenes import LONG, asks_for, flood, owners
+
+set_tracing_disabled(True)
+WITHIN_S = 60
+ASKED = '{"input": "Find it."}'
+
+
+@pytest.fixture(scope="module")
+def served(stack: Callable[..., Stack]) -> Stack:
+    waits = "on tool_call until tool_result { waits: any { retention: hold 60s } }\n"
+    return stack(waits + "on branch_done { joined: any { retention: drop } }\n", blocks=250, channel=True)
+
+
+class Model(OpenAIChatCompletionsModel):
+    """Asks for tools by each question, with call ids of its own, and answers what they said. found: who found how many
+    tokens cached then; said: whose each call was."""
+
+    def __init__(self, served: Stack, *asks: str) -> None:
+        client = AsyncOpenAI(base_url=f"{served.service}/v1", api_key="none", max_retries=0)
+        self.client = kvpolicy.annotate(client)
+        super().__init__("sim", client)
+        self.asks, self.number = asks, 0
+        self.found: list[int] = []
+        self.said: list[tuple[Any, Any]] = []
+
+    def _told(self, named: dict[str, Any]) -> bool:
+        """Whether it asks for its tools this time."""
+        place, given = here() or {}, named["input"]
+        self.said.append((place.get("agent"), place.get("branch")))
+        asks = isinstance(given, str) or given[-1].get("role") == "user"
+        self.number += 1
+        calls = [
+            asks_for(name, ASKED, f"{id(self)}-{self.number}-{at}")["sim_reply"]["tool_calls"][0]
+            for at, name in enumerate(self.asks)
+        ]
+        reply = {"content": "", "tool_calls": calls} if asks and calls else {"content": "fine"}
+        more = ModelSettings(include_usage=True, extra_body={"sim_reply": reply})
+        named["model_settings"] = named["model_settings"].resolve(more)
+        return asks
+
+    async def get_response(self, **named: Any) -> Any:
+        asks = self._told(named)
+        answer = await super().get_response(**named)
+        self.found += [] if asks else [answer.usage.input_tokens_details.cached_tokens]
+        return answer
+
+    async def stream_response(self, system: Any, given: Any, settings: Any, *more: Any, **named: Any) -> Any:
+        told = {"input": given, "model_settings": settings}
+        asks = self._told(told)
+        async for event in super().stream_response(system, given, told["model_settings"], *more, **named):
+            if event.type == "response.completed" and not asks:
+                self.found.append(event.response.usage.input_tokens_details.cached_tokens)
+            yield event
+
+
+def agent(name: str, model: Any, *tools: Any, **more: Any) -> Agent[Any]:
+    return Agent(name, instructions=f"{name} {LONG}", model=model, tools=list(tools), **more)
+
+
+def waiting(served: Stack, service: kvpolicy.Service, session: str, count: int) -> tuple[Any, list[Any]]:
+    """A tool in which `count` agents wait for each other, and others use the engine; who waited then."""
+    seen: list[Any] = []
+    inside: list[asyncio.Event] = []
+
+    @function_tool
+    async def grep(input: str) -> str:
+        """Find a word."""
+        mine = asyncio.Event()
+        inside.append(mine)
+        if len(inside) == count:
+            assert await asyncio.to_thread(service.flush, WITHIN_S)
+            seen.extend((row["agent"], row["branch"], row["phase"]) for row in owners(served.service, session=session))
+            await asyncio.to_thread(flood, served.service)
+            for each in inside:
+                each.set()
+        await asyncio.wait_for(mine.wait(), WITHIN_S)
+        return "found"
+
+    return grep, seen
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_agents_that_are_asked_at_once(served: Stack, streamed: bool) -> None:
+    service, session = kvpolicy.Service(served.service), f"at-once-{streamed}"
+    grep, seen = waiting(served, service, session, 3)
+    inner, left = Model(served, "grep"), []
+    one, two = (agent(name, inner, grep) for name in ("one", "two"))
+    outer = Model(served, "ask_one", "ask_two", "ask_one")  # the first of them twice
+    more = {"on_stream": lambda event: None} if streamed else {}
+    boss = agent("boss", outer, one.as_tool("ask_one", "Asks.", **more), two.as_tool("ask_two", "Asks.", **more))
+
+    async def main() -> None:
+        async with watch(boss, service, session=session) as hooks:
+            await Runner.run(boss, "Go.", hooks=hooks)
+            assert await asyncio.to_thread(service.flush, WITHIN_S)
+            rows = [row for row in owners(served.service, session=session) if row["branch"]]
+            left.extend(service.explain(row["requests"][-1])["spans"][0]["properties"]["retention"] for row in rows)
+
+    asyncio.run(main())
+    assert sorted((who, phase) for who, _, phase in seen) == [
+        (who, "tool_pause") for who in ("boss", "one", "one", "two")
+    ], seen
+    assert [branch.startswith("one-") for _, branch, _ in seen if branch] == [True], seen
+    assert len(inner.found) == 3 and min(*inner.found, *outer.found) > 100, (inner.found, outer.found)
+    assert [each["rule"] for each in left] == ["joined"]
+    assert service.flush(WITHIN_S) and once.counts == {}
+    rows = owners(served.service, session=session)
+    assert {row["phase"] for row in rows} == {"ended"} and len({row["run"] for row in rows}) == 1
+
+
+def test_a_title_while_a_tool_runs_ends_nothing(served: Stack) -> None:
+    service, model, plain = kvpolicy.Service(served.service), Model(served, "grep"), Model(served)
+    titles = agent("titles", plain)
+
+    @function_tool
+    async def grep(input: str) -> str:
+        """Find a word, while the session gets a title and a summary, and others use the engine."""
+        for words in ("A title.", "A summary."):
+            await Runner.run(titles, f"{words} {LONG}")
+            said: Any = [{"role": "user", "content": f"{words} {words} {LONG}"}]  # under the name of who waits
+            await plain.client.chat.completions.create(model="sim", messages=said, max_tokens=4)
+        await asyncio.to_thread(flood, served.service)
+        return "found"
+
+    one = agent("titled", model, grep)
+
+    async def main() -> None:
+        async with watch(one, service, session="titled") as hooks:
+            await Runner.run(one, "Go.", hooks=hooks)
+
+    asyncio.run(main())
+    assert model.found[0] > 100
+    assert plain.said == [("titles", None)] * 2 and model.said == [("titled", None)] * 2
+    assert {row["agent"] for row in owners(served.service, session="titled")} == {"titled", "titles"}
+
+
+def test_runs_within_a_run_however_they_begin(served: Stack) -> None:
+    """In a guardrail, in a thread, within a run within, and with hooks of the application's own."""
+    service, heard = kvpolicy.Service(served.service), []
+    models = {name: Model(served, *asks) for name, asks in
+              {"boss": ("ask", "sync"), "middle": ("deep",), "deep": (), "guard": (), "sync": ()}.items()}  # fmt: skip
+
+    class Own(RunHooks[Any]):
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            heard.append(agent.name)
+
+    @function_tool
+    def sync(input: str) -> str:
+        """Runs an agent in a thread."""
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            return str(Runner.run_sync(agent("sync", models["sync"]), input).final_output)
+        finally:
+            loop.close()
+
+    async def guard(context: Any, agent_: Any, given: Any) -> GuardrailFunctionOutput:
+        await Runner.run(agent("guard", models["guard"]), "Is it well?")
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    deep = agent("deep", models["deep"]).as_tool("deep", "Deep.")
+    middle = agent("middle", models["middle"], deep).as_tool("ask", "Asks.", hooks=Own())
+    boss = agent("boss", models["boss"], middle, sync, input_guardrails=[InputGuardrail(guard)])
+
+    async def main() -> None:
+        async with watch(boss, service, session="within") as hooks:
+            await Runner.run(boss, "Go.", hooks=hooks)
+            assert (here() or {})["agent"] == "boss"
+
+    asyncio.run(main())
+    for name, model in models.items():
+        assert set(model.said) == {(name, None)}, (name, model.said)
+    assert heard == ["middle", "middle"]  # it was given to that run alone
+    assert service.flush(WITHIN_S) and once.counts == {}
+    rows = owners(served.service, session="within")
+    assert {(row["agent"], row["phase"]) for row in rows} == {(name, "ended") for name in models}
+    assert here() is None
+
+
+def test_a_run_within_that_fails_or_is_given_what_are_no_hooks(served: Stack) -> None:
+    service, outer = kvpolicy.Service(served.service), Model(served, "ask")
+
+    class Broken(Model):
+        async def get_response(self, **named: Any) -> Any:
+            raise ZeroDivisionError("mine")
+
+    boss = agent("boss", outer, agent("broken", Broken(served)).as_tool("ask", "Asks."))
+    wrong: Any = object()
+
+    async def main() -> dict[str, int]:
+        async with watch(boss, service, session="fails") as hooks:
+            await Runner.run(boss, "Go.", hooks=hooks)  # the SDK tells the model
+            with pytest.raises(TypeError, match="RunHooks"):
+                await Runner.run(boss, "Go.", hooks=wrong)
+            return dict(hooks.busy)
+
+    assert set(asyncio.run(main()).values()) == {0}
+    assert service.flush(WITHIN_S) and once.counts == {}
+    assert {row["phase"] for row in owners(served.service, session="fails")} == {"ended"}
