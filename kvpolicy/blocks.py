@@ -36,7 +36,9 @@ class Layout:
     """A request's spans, together covering every token of the prompt.
 
     spans: the stated ones in prompt order, then the stretches that none covers, as `turn`; an index into it names a
-    span everywhere. given: how many were stated. order: the indices in prompt order. tokens, block_size: in tokens.
+    span everywhere. given: how many were stated. order: the indices in prompt order; kinds, ends: the kind of each in
+    that order, and the token before which it ends, which is where the next one starts (None: an open output). tokens,
+    block_size: in tokens.
     """
 
     tokens: int
@@ -44,6 +46,18 @@ class Layout:
     spans: tuple[Span, ...]
     given: int
     order: tuple[int, ...]
+    kinds: tuple[str, ...]
+    ends: tuple[int | None, ...]
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the spans were stated in prompt order and cover it: the place of a span is its index."""
+        return self.order is _as_stated(len(self.spans))
+
+    @property
+    def filled(self) -> bool:
+        """Whether every span holds tokens, or may come to."""
+        return 0 not in self.ends and len(set(self.ends)) == len(self.ends)
 
     @property
     def full(self) -> int:
@@ -99,14 +113,15 @@ def lay_out(request: Request) -> Layout:
         raise InputFault(f"block_size must be at least 1, not {request.block_size}")
     if tokens < 0:
         raise InputFault(f"tokens cannot be negative: {tokens}")
-    place, ordered, gaps = 0, True, False
+    kinds, ends = tuple([span.kind for span in spans]), tuple([span.end for span in spans])
+    if words.SPAN_KINDS.keys() >= set(kinds) and _in_a_row([span.start for span in spans], ends, kinds, tokens):
+        return Layout(tokens, request.block_size, spans, len(spans), _as_stated(len(spans)), kinds, ends)
+    place, ordered = 0, True
     for span in spans:
         start, end = span.start, span.end
         if start < place:
             ordered = False
             break
-        if start > place:
-            gaps = True
         if span.kind not in words.SPAN_KINDS or (end is not None and not start <= end <= tokens):
             raise _fault(spans.index(span), span, tokens)
         if end is None:
@@ -114,11 +129,15 @@ def lay_out(request: Request) -> Layout:
                 raise _fault(spans.index(span), span, tokens)
             end = tokens if span is spans[-1] else tokens + 1  # nothing can follow an open end
         place = end
-    if not ordered:
-        return _in_order(request)
-    if gaps or place < tokens:
-        return _with_turns(request, spans)
-    return Layout(tokens, request.block_size, spans, len(spans), _as_stated(len(spans)))
+    return _with_turns(request, spans) if ordered else _in_order(request)
+
+
+def _in_a_row(starts: list[int], ends: tuple[int | None, ...], kinds: tuple[str, ...], tokens: int) -> bool:
+    """Whether spans that start and end there follow one another and cover a prompt, which most do."""
+    if not starts or starts[0] != 0 or starts[1:] != list(ends[:-1]) or starts != sorted(starts):
+        return False
+    last = ends[-1]
+    return starts[-1] <= tokens and (last == tokens or (last is None and kinds[-1] == "output"))
 
 
 @lru_cache(maxsize=1024)
@@ -166,7 +185,10 @@ def _with_turns(request: Request, spans: tuple[Span, ...]) -> Layout:
     if place < request.tokens:
         order.append(len(spans) + len(turns))
         turns.append(Span("turn", place, request.tokens))
-    return Layout(request.tokens, request.block_size, (*spans, *turns), len(spans), tuple(order))
+    whole = (*spans, *turns)
+    ranked = tuple(order) if turns else _as_stated(len(spans))
+    kinds, ends = tuple([whole[i].kind for i in ranked]), tuple([whole[i].end for i in ranked])
+    return Layout(request.tokens, request.block_size, whole, len(spans), ranked, kinds, ends)
 
 
 def _wrong(span: Span, tokens: int) -> bool:

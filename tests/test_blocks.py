@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvpolicy import blocks
 from kvpolicy.blocks import Layout, lay_out, prefix_blocks
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
@@ -155,3 +156,35 @@ def test_geometry_agrees_with_a_model_of_single_tokens(asked: Request, chance: o
     assert [(s.kind, s.start, s.end) for s in again.spans if s.end != s.start] == [
         (s.kind, s.start, s.end) for s in layout.spans if s.end != s.start
     ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("system", "turn", "output", "tools", "nonsense")), st.integers(-2, 4)), max_size=5
+    ),
+    st.integers(-1, 20),
+    st.sampled_from([None, None, 0, 1, 2]),
+)
+def test_spans_in_a_row_are_laid_out_like_any_others(rows: list[tuple[str, int]], tokens: int, odd: int | None) -> None:
+    spans, at = [], 0
+    for number, (kind, length) in enumerate(rows):
+        last = kind == "output" and number == len(rows) - 1
+        spans.append(Span(kind, at + (number == odd), None if last else at + length))
+        at += length
+    asked = request(*spans, tokens=tokens if odd is None else at, block_size=2)
+    with pytest.MonkeyPatch.context() as patch:
+        quick = outcome(asked)
+        patch.setattr(blocks, "_in_a_row", lambda *_: False)
+        assert outcome(asked) == quick
+    if isinstance(quick, Layout):
+        ordered = [quick.spans[i] for i in quick.order]
+        assert list(zip(quick.kinds, quick.ends, strict=True)) == [(span.kind, span.end) for span in ordered]
+        assert [span.start for span in ordered[1:]] == [span.end for span in ordered[:-1]]
+        assert quick.filled == all(span.start != span.end for span in ordered)
+
+
+def outcome(asked: Request) -> Layout | str:
+    try:
+        return lay_out(asked)
+    except InputFault as fault:
+        return str(fault)

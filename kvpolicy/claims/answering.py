@@ -29,6 +29,10 @@ class Answering(Settling):
         for claim in made:
             claim.users -= 1
             claim.settled = True
+        self._over(line, now, classified)
+
+    def _over(self, line: Line, now: float, classified: bool) -> None:
+        """What the end of an answer means for the claims of a line."""
         frozen: dict[Claim, int] = {}
         waits = False
         if not classified:

@@ -7,7 +7,7 @@ until then lapse, each at its own time.
     arrive   what a new request shows to be dead ends          place    its claims, once the engine has stored blocks
     grow     more blocks stored                                 plan     the same request read again
     finish   an answer ended        cancel   withdrawn          claim    a claim by call        release / end   the end
-    resume   it goes on after a preemption
+    resume   it goes on after a preemption                      pass_by  a request that ends as it comes
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from kvpolicy.claims.answering import CANCEL_GRACE_S
 from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
-from kvpolicy.claims.placing import Arrival, Placing
+from kvpolicy.claims.passing import Passing
+from kvpolicy.claims.placing import Arrival
 from kvpolicy.claims.settling import BUDGET
 from kvpolicy.request import Owner
 
 MOST_LOOKS = 256  # of one line in one step of the clock: more than a rank has values
 
 
-class Ledger(Placing):
+class Ledger(Passing):
     """budget: the share of the first tier that may be protected. limits: quotas besides. replan: called with a line
     whose plan has to be read again at a time of its own (set by steering)."""
 

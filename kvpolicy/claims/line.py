@@ -50,7 +50,6 @@ class Line:
         "request",
         "running",
         "steps",
-        "unmarked",
         "valid_until",
         "withdraw",
     )
@@ -72,7 +71,6 @@ class Line:
         self.queued: tuple[int, ...] = ()  # priorities at which it stands in the budget's order
         self.manual = False
         self.steps: list[Mark] = []  # marks without weight where a ladder of claims changes its tier
-        self.unmarked: Lease | None = None  # what the next settling marks on: see `Placing.place`, brief
 
     @property
     def length(self) -> int:
@@ -82,13 +80,16 @@ class Line:
     def reproduced(self, hashes: Sequence[Hashable]) -> int:
         """How many of its claims, from the first, end on the prompt with these block hashes."""
         claims, total = self.claims, len(hashes)
+        if not claims:
+            return 0
+        full = claims[-1].full
+        if full == 0 or (full <= total and hashes[full - 1] == claims[-1].proof):
+            return len(claims)
 
         def misses(claim: Claim) -> bool:
             full = claim.full
             return full > 0 and (full > total or hashes[full - 1] != claim.proof)
 
-        if not claims or not misses(claims[-1]):
-            return len(claims)
         return bisect_left(claims, True, key=misses)
 
     @property

@@ -68,10 +68,7 @@ def head_of(request: Request, layout: Layout, hashes: Sequence[Hashable]) -> Has
     the name that the request has for them."""
     if request.head is not None:
         return (request.model, request.head)
-    end = 0
-    for span in layout.spans:
-        if span.kind in _HEAD_KINDS and (reach := layout.tokens if span.end is None else span.end) > end:
-            end = reach
+    end = max([end or 0 for kind, end in zip(layout.kinds, layout.ends, strict=True) if kind in _HEAD_KINDS], default=0)
     length = min(max(end // request.block_size, 1), len(hashes))
     return (request.model, length, hashes[length - 1] if length else None)
 
@@ -79,4 +76,7 @@ def head_of(request: Request, layout: Layout, hashes: Sequence[Hashable]) -> Has
 def carries_result(layout: Layout, reproduced: int) -> bool:
     """Whether a request brings a tool's result behind its first `reproduced` blocks."""
     start = reproduced * layout.block_size
-    return any(layout.spans[i].kind == "tool_result" and layout.end(i) > start for i in layout.order)
+    if "tool_result" not in layout.kinds:
+        return False
+    last = len(layout.kinds) - 1 - layout.kinds[::-1].index("tool_result")
+    return (layout.ends[last] or 0) > start

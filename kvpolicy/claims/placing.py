@@ -1,11 +1,12 @@
 """Requests: what one shows to be dead, and what it claims.
 
-`answering` is about their ends; `ledger` adds claims by call and the passing of time.
+`answering` is about their ends; `passing` has those that end as they come; `ledger` adds claims by call and the passing
+of time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -17,7 +18,7 @@ from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, head_of
 from kvpolicy.claims.ranks import Lease
 from kvpolicy.claims.renew import renew
-from kvpolicy.claims.wish import distinct_of, wishes_of
+from kvpolicy.claims.wish import Wish, wishes_of
 from kvpolicy.directive import Directive
 from kvpolicy.request import Request
 
@@ -67,46 +68,50 @@ class Placing(Answering):
         lease: Lease,
         now: float,
         replan: float | None = None,
-        *,
-        brief: bool = False,
     ) -> Line:
         """The request's claims, at the ends of its spans, as far as its blocks are stored. They replace what its owner
-        claims on the prompt. replan: when the plan has to be read again (None: events alone can change it). brief: its
-        end comes next, in this same instant; what nobody can see before that is left to the settling then."""
+        claims on the prompt. replan: when the plan has to be read again (None: events alone can change it)."""
+        chain, line = self._claim(arrival, hashes, wishes_of(directives), now, replan)
+        chain.running += 1
+        line.running += 1
+        for claim in line.claims:
+            claim.users += 1
+        spread_drops(line.claims)
+        self.settle(line, now, lease)
+        self._counted(line, now)
+        return line
+
+    def _claim(
+        self,
+        arrival: Arrival,
+        hashes: Sequence[Hashable],
+        wishes: Mapping[int, Wish | None],
+        now: float,
+        replan: float | None,
+    ) -> tuple[Chain, Line]:
+        """The chain of a request, and its line with what it wishes for its spans."""
         request, head = arrival.request, arrival.head
         holder = self._holder(request.owner)
         chain = holder.chains.get(head)
         if chain is None:
             chain = holder.chains[head] = Chain()
-        chain.running += 1
         holder.latest = head
         line, gone = self._take_over(holder, chain, head, hashes, now)
         line.before = line.claims if line.running == 0 else line.before
-        line.claims = renew(
-            line.claims, gone, request, arrival.layout, hashes, wishes_of(directives), holder.nameless, now
-        )
-        manual, index = holder.manual, holder.index if holder.nameless else None
-        for claim in line.claims:
-            if manual and claim.implicit:
-                claim.yields = dead.stands_in(manual.values(), claim, hashes)
-            if index is not None and claim.full:
-                index[claim.proof] = line
-            claim.users += 1
-        spread_drops(line.claims)
+        line.claims = renew(line.claims, gone, request, arrival.layout, hashes, wishes, holder.nameless, now)
+        if holder.manual:
+            for claim in line.claims:
+                if claim.implicit:
+                    claim.yields = dead.stands_in(holder.manual.values(), claim, hashes)
+        if holder.nameless:
+            holder.index.update((claim.proof, line) for claim in line.claims if claim.full)
         line.request = request
-        line.running += 1
         line.cut = line.cut or self.limited  # claims taken over from other lines were perhaps cut there
         line.uncut()
         line.grace, line.frozen, line.withdraw = inf, None, inf
         line.replan = inf if replan is None else replan
         self.placed += 1
-        if brief and self._waits(line, directives):
-            line.unmarked, line.pieces = lease, []
-            self._unprotect(line)
-        else:
-            self.settle(line, now, lease)
-            self._counted(line, now)
-        return line
+        return chain, line
 
     def leave(self, arrival: Arrival) -> None:
         """The request makes no claims after all; an owner who has none is forgotten."""
@@ -211,14 +216,6 @@ class Placing(Answering):
             elif last.length > last.full:  # a partial block's name is of one request only
                 base.loosen(self.ranks, last.full, now)
         return base, gone
-
-    def _waits(self, line: Line, directives: Iterable[Directive]) -> bool:
-        """Whether ranking what was just placed can wait for the end of its request, in the same instant: it takes
-        nothing from others, and its owner has nothing else."""
-        holder = line.holder
-        if line.running > 1 or holder.nameless or self.limited or self.tend is not None or len(holder.lines()) > 1:
-            return False
-        return not any(w.protected_until or w.hold_after_release for w in distinct_of(directives))
 
     def _spread_beyond(self, line: Line, now: float) -> None:
         """A drop takes along what the owner's other lines hold behind it."""

@@ -1,7 +1,7 @@
 """A request's spans become its owner's claims: those that stood before are kept with their clocks, others are made.
 
-Called by the ledger for every request, so a session whose prompt only grows walks its old claims side by side with
-the spans and makes new objects for the new ones alone.
+Called by the ledger for every request, so of a session whose prompt only grows the old claims are taken as they are,
+and looked for or made are those of the new spans alone.
 """
 
 from __future__ import annotations
@@ -27,34 +27,41 @@ def renew(
     """The claims of a request in prompt order. old: of the line it extends; gone: of the owner's other lines that it
     replaces. nameless: its owner is known by prefix alone."""
     tokens, size, total = request.tokens, request.block_size, len(hashes)
-    claims: list[Claim] = []
-    others: dict[tuple[str, int | None], Claim] | None = None
-    known = len(old)
-    for span in layout.order:
-        stated = layout.spans[span]
-        kind, end = stated.kind, stated.end
-        if end == stated.start:
-            continue
-        place = len(claims)
-        if place < known and others is None and old[place].kind == kind and old[place].end == end and end is not None:
-            claim = old[place]
-        else:
-            if others is None:
-                others = {(c.kind, c.end): c for c in (*gone, *old[place:]) if c.end is not None}
-            found = others.pop((kind, end), None)
-            claim = Claim(kind, end, span, now, nameless) if found is None else found
+    same = _in_common(old, layout, size)
+    claims, spans = old[:same], list(layout.order[:same])
+    if same < len(layout.order):
+        left = (*gone, *old[same:])
+        others: dict[tuple[str, int | None], Claim] = {(c.kind, c.end): c for c in left if c.end is not None}
+        before = layout.ends[same - 1] if same else 0
+        for span, kind, end in zip(layout.order[same:], layout.kinds[same:], layout.ends[same:], strict=True):
+            if end == before:
+                continue  # it holds nothing to keep
+            before = end
+            claim = others.pop((kind, end), None) or Claim(kind, end, span, now, nameless)
+            claim.full = full = min((tokens if end is None else end) // size, total)
+            claim.proof = hashes[full - 1] if full else None
+            claims.append(claim)
+            spans.append(span)
+    for span, claim in zip(spans, claims, strict=True):
         claim.span = span
         claim.ended = False  # used again
+        claim.length = claim.full
         directive = directives.get(span)
         if directive is not claim.directive:
             claim.apply(directive, nameless)
-        claims.append(claim)
-        reach = tokens if end is None else end
-        full = reach // size
-        full = full if full < total else total
-        if full != claim.full or claim.proof is None:
-            claim.full = full
-            claim.proof = hashes[full - 1] if full else None
-        # The last block of a prompt may have a name although it is not full; the claim of the prompt's end has it, too.
-        claim.length = full if reach < tokens else min(-(-tokens // size), total)
+    # The last block of a prompt may have a name although it is not full; the claims of the prompt's end have it, too.
+    for claim in reversed(claims):
+        if claim.end is not None and claim.end < tokens:
+            break
+        claim.length = min(-(-tokens // size), total)
     return claims
+
+
+def _in_common(old: list[Claim], layout: Layout, size: int) -> int:
+    """How many claims, from the first, are those of spans that stand where they stood, as long as they were."""
+    same = 0
+    for claim, kind, end in zip(old, layout.kinds, layout.ends, strict=False):
+        if end is None or claim.end != end or claim.kind != kind or claim.full != end // size:
+            break
+        same += 1
+    return same

@@ -93,8 +93,6 @@ class Settling:
         """Bring a line's marks and its protection up to date."""
         if self._told:
             self._told.pop(line, None)  # what the pool told of it so far is taken up here
-        if line.unmarked is not None:
-            lease, line.unmarked = lease or line.unmarked, None
         if not line.claims:
             if line.running == 0:
                 self._drop(line, now)

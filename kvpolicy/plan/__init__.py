@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from kvpolicy.plan.drops import Stand, stands
-from kvpolicy.plan.make import Resolver, outline, plan
+from kvpolicy.plan.make import Resolver, outline, plan, say
 from kvpolicy.plan.outline import Outline
+from kvpolicy.plan.said import Said
 
-__all__ = ["Outline", "Resolver", "Stand", "outline", "plan", "stands"]
+__all__ = ["Outline", "Resolver", "Said", "Stand", "outline", "plan", "say", "stands"]

@@ -7,7 +7,7 @@ Same policy, request and state: same plan, whatever the order of spans or attrib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -16,12 +16,14 @@ from kvpolicy import words
 from kvpolicy.blocks import Layout
 from kvpolicy.directive import Plan, Verdict
 from kvpolicy.faults import Notice
+from kvpolicy.plan.alike import Groups
 from kvpolicy.plan.answer import Answer, answer
 from kvpolicy.plan.asking import Asking
 from kvpolicy.plan.directives import Directives
 from kvpolicy.plan.later import Later
-from kvpolicy.plan.notices import clipped, narrowest_share, position_unknown, shorter_than_block
+from kvpolicy.plan.notices import clipped, is_short, position_unknown, shorter_than_block
 from kvpolicy.plan.outline import Outline
+from kvpolicy.plan.said import Said
 from kvpolicy.policy.model import State, Subject
 from kvpolicy.policy.resolve import Menu
 from kvpolicy.request import Owner, Request
@@ -66,21 +68,32 @@ def plan(
         return Plan(request.id, now, (), words.DEFAULT_SHARE, None)
     if drawn is None or not drawn.fits(policy, request, state):
         drawn = Outline(policy, request, state, None if drawn is None else drawn.layout)
-    answers = _ask(policy, drawn, state, now, pace)
-    valid_until, told = inf, bool(drawn.short) or drawn.unplaced is not None
-    shares = {}
-    for found in answers:
-        shares[found.share] = 0
-        if found.strained:
-            told = True
-        valid_until = found.lapse if found.lapse < valid_until else valid_until
-    share, narrowed = narrowest_share(shares)
-    notices: Sequence[Notice] = ()
-    if told or narrowed is not None:
-        notices = Later(lambda: _notices(drawn, answers, narrowed))
     # INVARIANT: nothing but policy, request, state and now goes into a plan (law 9: same state, same plan).
-    directives = Directives(drawn, answers)
-    return Plan(request.id, now, directives, share, None if valid_until == inf else valid_until, notices)
+    said = say(policy, drawn, state, now, pace)
+    notices = Later(lambda: _notices(drawn, said))
+    return Plan(request.id, now, Directives(said, drawn.layout.spans), said.share, said.valid_until, notices)
+
+
+def say(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None = None) -> Said:
+    """What a plan says, without its rows; while nothing is open it may have been said of other requests before. drawn:
+    one that fits."""
+    owner, alike = drawn.request.owner, drawn.alike
+    looks = getattr(state, "intervals_of", None)
+    quiet = alike is not None and looks is not None and looks(owner) is None
+    told = (owner.tenant, owner.agent, getattr(state, "hits_stamp", None)) if quiet else None
+    if alike is not None and alike.said is not None and alike.said[0] == told:
+        said: Said = alike.said[1]
+    else:
+        said = Said(_ask(policy, drawn, state, now, pace), drawn.claimed, drawn.groups)
+        if alike is not None and told is not None and _lasts(alike, owner, told[2]):
+            alike.said = (told, said)
+    drawn.answers = said.answers
+    return said
+
+
+def _lasts(alike: Groups, owner: Owner, stamp: object) -> bool:
+    """Whether all groups would be answered the same again."""
+    return all(_recall(menu, owner, life, stamp) for menu, life in zip(alike.menus, alike.lifetimes, strict=True))
 
 
 def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callable[[], None] | None) -> list[Answer]:
@@ -108,7 +121,6 @@ def _ask(policy: Resolver, drawn: Outline, state: State, now: float, pace: Calla
         answers.append(found)
         if still and menu is not None:
             _remember(menu, owner, drawn.lifetimes[group], stamp, found)
-    drawn.answers = tuple(answers)
     return answers
 
 
@@ -132,17 +144,17 @@ def _remember(menu: Menu, owner: Owner, lifetime: str, stamp: object, found: Ans
     menu.kept[owner.tenant, owner.agent, lifetime] = (stamp, found)
 
 
-def _notices(drawn: Outline, answers: list[Answer], narrowed: Notice | None) -> tuple[Notice, ...]:
+def _notices(drawn: Outline, said: Said) -> tuple[Notice, ...]:
     """What to tell besides, span by span in prompt order."""
     notices: list[Notice] = []
     for index, group in zip(drawn.layout.order, drawn.groups, strict=True):
-        if index in drawn.short:
+        if is_short(drawn.layout, index):
             notices.append(shorter_than_block(drawn.layout, index))
         if group >= 0:
-            strained = answers[group].strained
+            strained = said.answers[group].strained
             notices += [clipped(drawn.layout.spans[index].kind, index, verdict) for verdict in strained]
-    if narrowed is not None:
-        notices.append(narrowed)
+    if said.narrowed is not None:
+        notices.append(said.narrowed)
     if drawn.unplaced is not None:
         notices.append(position_unknown(drawn.layout, drawn.unplaced))
     return tuple(notices)

@@ -38,6 +38,11 @@ def position_unknown(layout: Layout, unplaced: int) -> Notice:
     )
 
 
+def is_short(layout: Layout, span: int) -> bool:
+    """Whether a stated span holds no full block, and never will."""
+    return span < layout.given and layout.spans[span].end is not None and not layout.inside(span)
+
+
 def shorter_than_block(layout: Layout, span: int) -> Notice:
     """A stated span that holds no full block."""
     stated = layout.spans[span]

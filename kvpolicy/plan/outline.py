@@ -11,7 +11,7 @@ from typing import Any
 
 from kvpolicy import words
 from kvpolicy.blocks import Layout, lay_out
-from kvpolicy.plan.alike import groups_of
+from kvpolicy.plan.alike import Groups, groups_of
 from kvpolicy.plan.answer import Answer
 from kvpolicy.plan.clocks import default_lifetime
 from kvpolicy.plan.notices import unplaced_from
@@ -26,9 +26,9 @@ _NOTHING: Mapping[int, dict[str, Any]] = {}  # where no group's first span has a
 class Outline:
     """groups: by place in prompt order, the number of the span's group; -1: it holds no token. claimed: the spans in
     the same order, -1 for one whose position is unknown, of which no directive is made. menus (None: the
-    policy tells none), lifetimes (where no rule sets one): one for each group. short: stated spans without a full
-    block. unplaced: the token from which positions are unknown. answers: the latest of each group, so that one that
-    says the same again is the same object."""
+    policy tells none), lifetimes (where no rule sets one): one for each group. unplaced: the token from which positions
+    are unknown. alike: what it has in common with all prompts of spans of such kinds, where kinds tell everything.
+    answers: the latest of each group, so that one that says the same again is the same object."""
 
     __slots__ = (
         "_apart",
@@ -37,6 +37,7 @@ class Outline:
         "_policy",
         "_subjects",
         "_told",
+        "alike",
         "answers",
         "claimed",
         "groups",
@@ -44,7 +45,6 @@ class Outline:
         "lifetimes",
         "menus",
         "request",
-        "short",
         "unplaced",
     )
 
@@ -55,26 +55,26 @@ class Outline:
         self._told: Mapping[str, object] | None = _told(state, request.owner)
         self._facts: dict[str, Any] | None = None
         self._apart: Mapping[int, dict[str, Any]] = _NOTHING
-        size, spans, order = request.block_size, layout.spans, layout.order
+        spans, order = layout.spans, layout.order
         # A state that tells spans apart by more than their owner is asked for each of them.
         menu_of = None if getattr(state, "per_span", False) else getattr(policy, "menu_of", None)
-        found = None
+        found: Groups | None = None
         if menu_of is not None and not policy.selectable and not [span for span in spans if span.attributes]:
-            kinds = [span.kind for span in spans if span.start != span.end]
+            kinds: tuple[str | None, ...] = layout.kinds
+            if not layout.filled:
+                kinds = tuple([None if (span := spans[i]).start == span.end else span.kind for i in order])
             found = groups_of(policy, kinds, getattr(state, "kind_blind", False))
         # Kept while the request may be read again, for a hundred thousand owners: tuples, which have no spare room.
         self.menus: tuple[Menu | None, ...]
         self.lifetimes: tuple[str, ...]
         if found is not None:
-            self.menus, self.lifetimes, of_kind = found.menus, found.lifetimes, found.of_kind
-            self.groups = tuple([-1 if (s := spans[i]).start == s.end else of_kind[s.kind] for i in order])
+            self.menus, self.lifetimes, self.groups = found.menus, found.lifetimes, found.of_spans
         else:
             self._tell_apart(menu_of, state)
+        self.alike = found if layout.as_stated and unplaced is None else None
         self.claimed: Sequence[int] = order
         if unplaced is not None:
             self.claimed = [i if (e := spans[i].end) is not None and e <= unplaced else -1 for i in order]
-        stated = enumerate(spans[: layout.given])
-        self.short = tuple([i for i, s in stated if s.end is not None and -(-s.start // size) >= s.end // size])
         self.answers: Sequence[Answer | None] = (None,) * len(self.menus)
         self._subjects: list[Subject | None] | None = None
 

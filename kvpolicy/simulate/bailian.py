@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvpolicy.faults import InputFault
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Request
 from kvpolicy.simulate import fields
 from kvpolicy.simulate.clock import Clock
 from kvpolicy.simulate.fields import Row
 from kvpolicy.simulate.gather import Gather
-from kvpolicy.simulate.trace import Answer, Call, Facts
+from kvpolicy.simulate.trace import Answer, Call, Facts, owner_of
 
 BLOCK_SIZE = 16
 
@@ -42,7 +42,7 @@ def calls(path: Path, rows: Iterator[tuple[int, Row]], first: tuple[int, Row], f
         parent = fields.text(path, line, row, "parent_chat_id")
         session = roots[chat] = roots.get(parent, chat) if parent is not None else chat
         attributes: dict[str, object] = {"turn": fields.whole(path, line, row, "turn", 1)}
-        request = Request(f"r{facts.requests}", Owner(session=session), tokens, block_size, (), None, attributes)
+        request = Request(f"r{facts.requests}", owner_of(session), tokens, block_size, (), None, attributes)
         # Chat traffic: a person reads every answer.
         answer = Answer("end_turn", (), fields.whole(path, line, row, "output_length", 0))
         yield gather.call(line, Call(request, hashes, clock.seconds(line, row), answer))

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from kvpolicy.faults import InputFault
+from kvpolicy.request import Owner
 from kvpolicy.simulate.bench_hints import memory, told
 from kvpolicy.simulate.bench_mixed import MIXED, contender_of, mixed
 from kvpolicy.simulate.interleaving import Interleaving
@@ -134,7 +135,7 @@ def _learned(name: str, coarsen: int, part: str, policy: str) -> dict[str, Any]:
         replay.feed(call)
     assert replay is not None  # a trace without a call is refused by its reader
     learned = replay.steering.state.learned
-    return learned.export(learned.tenants()[0])
+    return learned.export(next(iter(learned.tenants()), Owner().tenant))
 
 
 def _named(name: str, how: Interleaving) -> Trace:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvpolicy.faults import InputFault
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Request
 from kvpolicy.simulate import fields
 from kvpolicy.simulate.clock import Clock
 from kvpolicy.simulate.fields import Row
 from kvpolicy.simulate.gather import Gather
 from kvpolicy.simulate.spans import SpanBook
-from kvpolicy.simulate.trace import NO_ANSWER, TOOL_USE, Answer, Call, Facts
+from kvpolicy.simulate.trace import NO_ANSWER, TOOL_USE, Answer, Call, Facts, owner_of
 
 BLOCK_SIZE = 512
 _SOME_PAUSES = 8  # sessions' own pauses compared before the unit is doubted
@@ -57,8 +57,8 @@ def _call(path: Path, line: int, row: Row, at: float, session: str | None, book:
         answer = Answer(stop, tools, output, fields.strings(path, line, row, "output_types"))
     name = f"r{index}"
     if session is None:
-        return Call(Request(name, Owner(), tokens, block_size), hashes, at, answer)
-    owner = Owner(session=session, agent=fields.text(path, line, row, "agent"))
+        return Call(Request(name, owner_of(None), tokens, block_size), hashes, at, answer)
+    owner = owner_of(session, fields.text(path, line, row, "agent"))
     model = fields.text(path, line, row, "model")
     spans, turn = book.spans(
         owner,

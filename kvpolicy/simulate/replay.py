@@ -44,13 +44,15 @@ class Replay:
         for row in call.before:
             event = _event(row, now)
             steering.event(event, min(event.at, now))
-        outcome = steering.request(request, call.hashes, now, brief=True)
         answer = call.answer
-        # INVARIANT: nothing of `answer` or `after` is read before the request is done.
-        tool_calls = [(tool, None) for tool in answer.tool_calls]
-        finished = answer.stop == END_TURN or None
-        steering.finish(
-            request.id, now, tool_calls=tool_calls, finished=finished, output_tokens=answer.output_tokens or None
+        # INVARIANT: nothing of `answer` or `after` is known before the request has its blocks.
+        outcome = steering.pass_by(
+            request,
+            call.hashes,
+            now,
+            tool_calls=[(tool, None) for tool in answer.tool_calls],
+            finished=answer.stop == END_TURN or None,
+            output_tokens=answer.output_tokens or None,
         )
         for row in call.after:
             steering.event(_event(row, now), now)

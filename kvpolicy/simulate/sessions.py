@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kvpolicy.faults import InputFault
-from kvpolicy.request import Owner, Request
+from kvpolicy.request import Request
 from kvpolicy.simulate import fields
 from kvpolicy.simulate.fields import Row
 from kvpolicy.simulate.gather import Gather
 from kvpolicy.simulate.interleaving import Interleaving
 from kvpolicy.simulate.lines import open_bytes, parse, rows
 from kvpolicy.simulate.spans import SpanBook
-from kvpolicy.simulate.trace import END_TURN, TOOL_USE, Answer, Call, Facts, Progress
+from kvpolicy.simulate.trace import END_TURN, TOOL_USE, Answer, Call, Facts, Progress, owner_of
 
 
 def fits(row: Row) -> bool:
@@ -154,7 +154,7 @@ class _Session:
         ]  # an id names all before it, so the last of a group names the group
         branch = fields.text(path, line, agent, "agent_id")
         name = fields.text(path, line, agent, "subagent_type")
-        owner = Owner(session=self._id, agent=name, branch=branch, parent=self._id if branch else None)
+        owner = owner_of(self._id, name, branch, self._id if branch else None)
         model = fields.text(path, line, row, "model")
         tools = fields.whole(path, line, agent, "tool_tokens", 0)
         system = fields.whole(path, line, agent, "system_tokens", 0)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 from kvpolicy.faults import Notice
-from kvpolicy.request import Request
+from kvpolicy.request import Owner, Request
 
 BlockId = int | str
 TOOL_USE, END_TURN = "tool_use", "end_turn"
@@ -32,6 +33,14 @@ class Answer:
 
 
 NO_ANSWER = Answer()
+
+
+@lru_cache(maxsize=4096)
+def owner_of(
+    session: str | None, agent: str | None = None, branch: str | None = None, parent: str | None = None
+) -> Owner:
+    """Whose a call is: for one that called lately the very object, which tables find without comparing its fields."""
+    return Owner(session=session, agent=agent, branch=branch, parent=parent)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,11 @@ from kvpolicy.steering.requests import Requests
 from kvpolicy.workflow.state import ToolCall
 
 
+def tells_what_follows(tool_calls: Sequence[ToolCall], finished: bool | None) -> bool:
+    """Whether an answer is classified as it ends. One that was cut short is no end of a turn."""
+    return bool(tool_calls) or bool(finished)
+
+
 class Ending(Requests):
     """What becomes of running requests."""
 
@@ -46,7 +51,7 @@ class Ending(Requests):
         if self.policy is None:
             return True
         try:
-            classified = bool(tool_calls) or bool(finished)  # one that was cut short is no end of a turn
+            classified = tells_what_follows(tool_calls, finished)
             line = running.line
             if line is not None:
                 self.ledger.finish(line, running.made, now, classified)

@@ -16,15 +16,13 @@ from kvpolicy.request import Request
 @dataclass(slots=True)
 class Running:
     """A request between its start and its end. riders: the ids of it and of the retries that joined it. hashes: all
-    its block hashes; those up to `computed` blocks have been handed to the pool. brief: it ends in the instant in which
-    it came. made: the claims it made."""
+    its block hashes; those up to `computed` blocks have been handed to the pool. made: the claims it made."""
 
     request: Request
     lease: Lease
     hashes: list[Hashable]
     riders: set[str]
     computed: int
-    brief: bool = False
     line: Line | None = None
     made: Sequence[Claim] = ()
     plan: Plan | None = None

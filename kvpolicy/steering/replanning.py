@@ -17,7 +17,7 @@ from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.ranks import Ranks, Tiers
 from kvpolicy.claims.wish import distinct_of
 from kvpolicy.directive import Plan
-from kvpolicy.plan import Outline, outline, plan
+from kvpolicy.plan import Outline, Said, outline, plan
 from kvpolicy.policy.model import Subject
 from kvpolicy.policy.policy import Policy
 from kvpolicy.pool import Pool
@@ -57,8 +57,8 @@ class Replanning:
             pool.listener = self.ledger
             self._measure(policy)
         self._needs = reads = needs(policy)
-        if state is None:
-            self.state.learned.pauses.wanted = reads.density  # a state of one's own learns what this policy asks for
+        if state is None:  # a state of one's own learns what this policy asks for
+            self.state.learned.wanted, self.state.learned.pauses.wanted = reads.times, reads.density
         self._until = set(reads.until)
         self._pressure = Pressure(pool, reads.pressing)
         if self.state.gauges.pressure is None:
@@ -201,12 +201,13 @@ class Replanning:
         ahead = self.state.read("next_use", None, subject)
         return inf if ahead is None else self.state.now + ahead - wish.prefetch
 
-    def _reread(self, made: Plan) -> float | None:
+    def _reread(self, made: Plan | Said) -> float | None:
         """When a plan has to be read again. What lapses by the claims' own clocks needs no reading."""
         until = made.valid_until
         if until is None or self._needs.drifts:
             return until
-        own = any(until in (w.protected_until, w.expires) for w in distinct_of(made.directives))
+        wishes = made.distinct if isinstance(made, Said) else distinct_of(made.directives)
+        own = any(until in (wish.protected_until, wish.expires) for wish in wishes)
         return None if own else until
 
 

@@ -12,8 +12,11 @@ from math import inf
 from kvpolicy.blocks import lay_out
 from kvpolicy.claims.answers import IGNORED, Answer, answers
 from kvpolicy.claims.ledger import BUDGET, Arrival
+from kvpolicy.claims.line import Line
+from kvpolicy.directive import Plan
+from kvpolicy.plan import Outline, Said
 from kvpolicy.policy.policy import Policy
-from kvpolicy.pool import Pool
+from kvpolicy.pool import Lease, Pool
 from kvpolicy.request import Request
 from kvpolicy.steering.outcome import Outcome, Running
 from kvpolicy.steering.pace import TimeSpent
@@ -46,11 +49,9 @@ class Requests(Replanning):
         now: float,
         *,
         blocks: int | None = None,
-        brief: bool = False,
     ) -> Outcome:
         """A request starts. hashes: those of its blocks (prefix-chained), as the engine names them. blocks: how many of
-        them are computed by now (None: all); `progress` brings the rest. brief: `finish` is called next, with the same
-        `now`, so that what the request claims meanwhile need not be ranked."""
+        them are computed by now (None: all); `progress` brings the rest."""
         self.advance(now)
         joined = self._join(request)
         if joined is not None:
@@ -60,16 +61,7 @@ class Requests(Replanning):
         first = given if blocks is None else given[:blocks]
         arrival = None if self.policy is None else self._arrive(request, given, now)
         lease = self.pool.acquire(first, now)
-        running = Running(request, lease, given, {request.id}, len(first), brief)
-        self.running[request.id] = running
-        outcome = Outcome(lease.hits, lease.stored, lease.evicted)
-        if self.policy is None:
-            return outcome
-        failed = arrival is None or self._place(running, arrival, now)
-        outcome.plan, outcome.failed = running.plan, failed
-        self._heed(now)
-        outcome._answer = lambda: self._answers(running)
-        return outcome
+        return self._start(Running(request, lease, given, {request.id}, len(first)), arrival, now)
 
     def progress(
         self, request_id: str, now: float, *, blocks: int | None = None, hashes: Sequence[Hashable] = ()
@@ -96,6 +88,19 @@ class Requests(Replanning):
         return running.lease.stored[known:]
 
     # --- inside -------------------------------------------------------------------------------------------
+
+    def _start(self, running: Running, arrival: Arrival | None, now: float) -> Outcome:
+        """A request runs on the blocks that it was given. arrival: None where there is no policy, or that broke."""
+        self.running[running.request.id] = running
+        lease = running.lease
+        outcome = Outcome(lease.hits, lease.stored, lease.evicted)
+        if self.policy is None:
+            return outcome
+        failed = arrival is None or self._place(running, arrival, now)
+        outcome.plan, outcome.failed = running.plan, failed
+        self._heed(now)
+        outcome._answer = lambda: self._answers(running)
+        return outcome
 
     def _join(self, request: Request) -> Outcome | None:
         """A retry with the key of a request that runs rides on that one."""
@@ -129,13 +134,7 @@ class Requests(Replanning):
         """Plan the request and put its claims. True when that broke."""
         request = running.request
         try:
-            self.ledger.heed(now)
-            self.state.touched(request.id, now)
-            holder = self.ledger.holder(request.owner)
-            if holder is not None:
-                self.ledger.touched(holder, now)
-            if self._needs.hits:
-                self._note_hits(request, running.lease.hits)
+            self._touch(request, running.lease, now)
             made, drawn = self._plan(request, arrival.layout, now)
             self.counters["plans"] += 1
             running.plan = made
@@ -146,19 +145,37 @@ class Requests(Replanning):
                 running.lease,
                 now,
                 self._reread(made),
-                brief=running.brief and not self._mates_matter and not self._needs.pressing,
             )
             running.made = line.claims
-            line.outline = drawn
-            line.valid_until = inf if made.valid_until is None else made.valid_until
+            self._follow(line, made, drawn)
             if self._needs.events:
                 self._replan_owner(request.owner, None, now, besides=line)
             self._replan_run(request.owner, now)
         except Exception as fault:
-            self.ledger.leave(arrival)
-            self.counters["overdue" if isinstance(fault, TimeSpent) else "failures"] += 1
+            self._unplanned(arrival, fault)
             return True
         return False
+
+    def _touch(self, request: Request, lease: Lease, now: float) -> None:
+        """The request has touched its blocks: graces of its owner end, and what it found may have been others'."""
+        self.ledger.heed(now)
+        self.state.touched(request.id, now)
+        holder = self.ledger.holder(request.owner)
+        if holder is not None:
+            self.ledger.touched(holder, now)
+        if self._needs.hits:
+            self._note_hits(request, lease.hits)
+
+    @staticmethod
+    def _follow(line: Line, made: Plan | Said, drawn: Outline | None) -> None:
+        """A line's claims are those of this plan from now on."""
+        line.outline = drawn
+        line.valid_until = inf if made.valid_until is None else made.valid_until
+
+    def _unplanned(self, arrival: Arrival, fault: Exception) -> None:
+        """Planning broke, or took too long."""
+        self.ledger.leave(arrival)
+        self.counters["overdue" if isinstance(fault, TimeSpent) else "failures"] += 1
 
     def _note_hits(self, request: Request, hits: int) -> None:
         """What an owner finds cached at its first request, others have left there; those of another run or session

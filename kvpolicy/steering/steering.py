@@ -3,7 +3,8 @@
 The one way by which simulate, replay and the embedded engine use a policy: state of runs -> plan -> claims -> ranks.
 Without a policy nothing of that runs, and the pool is the engine alone (law 5). Whatever breaks on this side, the
 request is served as if there were no policy, and counted (law 10). Times are seconds on the caller's clock.
-Requests are in `requests` and `ending`, re-reading of plans in `replanning`; here are events and claims by call.
+Requests are in `requests`, `ending` and `passing`, re-reading of plans in `replanning`; here are events and claims by
+call.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kvpolicy.claims.answers import ACCEPTED, IGNORED, REJECTED, UNKNOWN, Answer
 from kvpolicy.policy.model import GRACE_S
 from kvpolicy.request import Owner
 from kvpolicy.steering import calls, show
-from kvpolicy.steering.ending import Ending
+from kvpolicy.steering.passing import Passing
 from kvpolicy.steering.replanning import is_a_crowd
 from kvpolicy.steering.requests import RESUMES
 from kvpolicy.workflow.events import Event
@@ -29,7 +30,7 @@ ENDS: Mapping[str, frozenset[str]] = {
 }
 
 
-class Steering(Ending):
+class Steering(Passing):
     """A policy (None: none) over a pool; see `Replanning` for what it is made of."""
 
     # --- events -------------------------------------------------------------------------------------------

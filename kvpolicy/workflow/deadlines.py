@@ -35,13 +35,13 @@ class Deadlines:
             self._heap = list(kept.values())
             heapq.heapify(self._heap)
 
-    def due(self, now: float) -> Life | None:
-        """The next owner whose deadline has come (`at <= now`); it has none then. None if there is no such owner."""
+    def due(self, now: float) -> tuple[float, Life] | None:
+        """The next deadline that has come (`at <= now`), and whose it was; None if there is none."""
         while self._heap and self._heap[0][0] <= now:
             at, _, life = heapq.heappop(self._heap)
             if life.deadline == at:  # else an earlier one took its place, or the owner is forgotten
                 self.drop(life)
-                return life
+                return at, life
         self.soonest = self._heap[0][0] if self._heap else math.inf
         return None
 

@@ -34,6 +34,7 @@ class Learned:
     def __init__(self, half_life: float = HALF_LIFE_S, prior: Mapping[str, Any] | None = None) -> None:
         self.half_life = half_life
         self._prior: Mapping[str, Any] | None = None
+        self.wanted = True  # whether anybody asks how long things take; if not, that is not learned
         self.pauses = Pauses(self._fresh_classes)
         self._times: dict[str, LearnedTimes] = {}
         self._memory: dict[str, Memoryfulness] = {}
@@ -117,7 +118,8 @@ class Learned:
 
     def stepped(self, tenant: str, node: str | None, seconds: float, at: float) -> None:
         """A step of a workflow's node ended at `at` after `seconds`."""
-        self.times(tenant).stepped(node, seconds, at)
+        if self.wanted:
+            self.times(tenant).stepped(node, seconds, at)
 
     def found_cached(self, owner: Owner, kind: str) -> None:
         """An owner found a span of this kind cached that others had left there."""
@@ -135,19 +137,27 @@ class Learned:
 
     def moved(self, life: Life, at: float, step: Step) -> None:
         """An owner took a step at `at`."""
+        over = step.moved and life.phases.phase == LIFE_ENDED
+        if self.wanted:
+            self._time(life, at, step, over)
+        if over:
+            self._over(life, at, step.left, step.since, ENDED)
+        elif step.moved:
+            self.pauses.classify(life)
+
+    def _time(self, life: Life, at: float, step: Step, over: bool) -> None:
+        """What a step teaches of how long things take. over: it ended the owner's life, which `_over` learns from."""
         times, phase = self.times(life.owner.tenant), life.phases.phase
         if step.opened is not None:
             times.began(TOOL, step.opened.tool, step.opened.at)
         if step.closed is not None:
             times.over(TOOL, step.closed.tool, step.closed.at, at)
-        if step.moved and phase == LIFE_ENDED:
-            self._over(life, at, step.left, step.since, ENDED)
+        if over:
             return
         for call in life.phases.abandoned:  # too many are open
             times.over(TOOL, call.tool, call.at, at, UNKNOWN)
         if not step.moved:
             return
-        self.pauses.classify(life)
         if phase == HUMAN_PAUSE:
             times.began(HUMAN, None, life.phases.at)
         elif step.left == HUMAN_PAUSE and phase in (RUNNING, IDLE):
@@ -161,12 +171,13 @@ class Learned:
 
     def _over(self, life: Life, at: float, phase: str, since: float, way: str) -> None:
         """An owner's life is over, or lost sight of."""
-        times = self.times(life.owner.tenant)
-        if phase == HUMAN_PAUSE:
-            times.over(HUMAN, None, since, at, way)
-        for call in life.phases.abandoned:
-            times.over(TOOL, call.tool, call.at, at, way)
+        if self.wanted:
+            times = self.times(life.owner.tenant)
+            if phase == HUMAN_PAUSE:
+                times.over(HUMAN, None, since, at, way)
+            for call in life.phases.abandoned:
+                times.over(TOOL, call.tool, call.at, at, way)
+            if life.turns:
+                self.memoryfulness(life.owner.tenant).ended(life.turns)
         self.pauses.gone(life, None if way == ENDED else at)
-        if life.turns:
-            self.memoryfulness(life.owner.tenant).ended(life.turns)
-            life.turns = 0
+        life.turns = 0

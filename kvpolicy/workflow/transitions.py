@@ -89,33 +89,41 @@ class Transitions:
             self.deadlines.schedule(life, at + ANSWER_GRACE_S)
 
     def lapse(self, now: float, most: int | None = None) -> tuple[Owner, ...]:
-        """End what ends up to `now`; the owners for whom something did. most: of those in one step; the deadlines say
-        that more is due."""
+        """End what ends up to `now`; the owners for whom something did. most: owners looked at in one step; the
+        deadlines say that more is due."""
         changed: dict[Owner, None] = {}
-        while (most is None or len(changed) < most) and (life := self.deadlines.due(now)) is not None:
-            changed[life.owner] = None
-            self._lapse(life, now)
+        looks = 0
+        while (most is None or looks < most) and (due := self.deadlines.due(now)) is not None:
+            looks += 1
+            at, life = due
+            if self._lapse(life, at, now):
+                changed[life.owner] = None
         return tuple(changed)
 
     def lapse_one(self, life: Life, now: float) -> None:
         """The same for one owner, before others whose turn it is."""
-        if life.deadline is not None and life.deadline <= now:
+        due = life.deadline
+        if due is not None and due <= now:
             self.deadlines.drop(life)
-            self._lapse(life, now)
+            self._lapse(life, due, now)
 
-    def _lapse(self, life: Life, now: float) -> None:
+    def _lapse(self, life: Life, due: float, now: float) -> bool:
+        """End what ends for an owner from its deadline up to `now`. False where that has ended before, by a request."""
+        ends = [*life.openings.ends(), *[call.returned_at + GRACE_S for call in life.lingering_calls]]
+        if life.unclassified_until is not None:
+            ends.append(life.unclassified_until)
+        later = [end for end in ends if end > now]
+        if later:
+            self.deadlines.schedule(life, min(later))
+        if not any(due <= end <= now for end in ends):
+            return False
         life.openings.lapse(now)
         life.lingering_calls = [c for c in life.lingering_calls if c.returned_at + GRACE_S > now]
         if life.unclassified_until is not None and life.unclassified_until <= now:
             ended, life.unclassified_until = life.unclassified_until, None
             if not life.running and life.phases.phase == RUNNING:
                 self.enter(life, IDLE, ended)
-        ends = [end for end in life.openings.ends() if end > now]
-        ends += [call.returned_at + GRACE_S for call in life.lingering_calls]
-        if life.unclassified_until is not None:
-            ends.append(life.unclassified_until)
-        if ends:
-            self.deadlines.schedule(life, min(ends))
+        return True
 
     def forget(self, life: Life, now: float) -> None:
         """The owner is no more."""

@@ -31,16 +31,16 @@ class _Noted(Replay):
         size, capacity = calls[0].request.block_size, self.steering.pool.capacity
         pool = Pool(capacity, block_size=size, cpu_blocks=lower, disk_blocks=lower)
         self.steering = Steering(self.steering.policy, pool)
-        digest, hits, request = hashlib.sha256(), 0, self.steering.request
+        digest, hits, passed = hashlib.sha256(), 0, self.steering.pass_by
 
         def noted(*given: object, **more: object) -> object:
             nonlocal hits
-            outcome = request(*given, **more)  # type: ignore[arg-type]
+            outcome = passed(*given, **more)  # type: ignore[arg-type]
             hits += outcome.cached
             digest.update(repr((outcome.cached, outcome.evicted)).encode())
             return outcome
 
-        self.steering.request = noted  # type: ignore[assignment, method-assign]
+        self.steering.pass_by = noted  # type: ignore[assignment, method-assign]
         for call in calls:
             self.feed(call)
         digest.update(repr(pool.eviction_order()).encode())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvpolicy import words
 from kvpolicy.language.load import load_text
+from kvpolicy.plan import plan
 from kvpolicy.plan.alike import groups_of
 from kvpolicy.plan.outline import Outline
 from kvpolicy.policy.compile import compile as compile_policy
@@ -28,6 +30,7 @@ PLAIN = policy(
     "on tool_call until tool_result { turn, tool_result { priority: 60 } }"
 )
 OF_THE_SPAN = policy("turn when turns_ago() > 2 { priority: 50 }")
+ROWS: Callable[[int], list[tuple[str, int]]] = lambda length: [("system", length), ("scratchpad", length)]  # noqa: E731
 KINDS = [kind for kind in words.SPAN_KINDS if kind != "output"]
 
 
@@ -53,6 +56,21 @@ def test_kinds_tell_what_spans_tell(rows: list[tuple[str, int]]) -> None:
     assert list(quick.lifetimes) == list(slow.lifetimes)
     for group in range(len(quick.menus)):
         assert quick.subject(group) == slow.subject(group)
+
+
+def test_what_is_said_while_nothing_is_open_is_said_once() -> None:
+    state: Any = RunState(PLAIN.intervals)
+
+    def said(number: int, length: int, agent: str) -> Any:
+        request = Request(f"r{number}", Owner(session=f"s{number}", agent=agent), 2 * length, 8, spans_of(ROWS(length)))
+        state.arrive(request, 0.0)
+        return cast(Any, plan(PLAIN, request, state, 0.0).directives)
+
+    first, longer, other = said(1, 8, "a"), said(2, 40, "a"), said(3, 8, "b")
+    assert longer.wishes is first.wishes and longer.rows != first.rows
+    assert other.wishes is not first.wishes
+    state.record_hit(Owner(session="s9", agent="a"), "system")
+    assert said(4, 8, "a").wishes[0].priority == 50
 
 
 def test_a_kind_whose_rules_look_at_the_span_tells_nothing() -> None:

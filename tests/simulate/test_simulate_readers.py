@@ -63,6 +63,7 @@ def test_spans_of_a_growing_session(tmp_path: Path) -> None:
         [*head, ("turn", 200, 400)],
     ]
     assert [call.answer.tool_calls for call in calls[:3]] == [(None,), (None,), ()]
+    assert all(call.request.owner is calls[0].request.owner for call in calls)
     assert [call.request.attributes["turn"] for call in calls] == [1, 1, 1, 2, 2, 3]
 
 

@@ -16,7 +16,7 @@ from kvpolicy.simulate.names import Contender, contender
 from kvpolicy.simulate.replay import Replay
 from kvpolicy.simulate.tally import Tally
 from kvpolicy.simulate.trace import Call
-from kvpolicy.steering import replanning
+from kvpolicy.steering import passing, replanning
 from kvpolicy.steering.steering import Steering
 from tests.simulate.traces_for_tests import call
 
@@ -48,14 +48,14 @@ def decisions(calls: list[Call], policy: Any, capacity: int = 12) -> list[tuple[
     """What the engine did with every request, blocks by name."""
     replay = Replay(policy, capacity, 16, Tally("p", False, capacity))
     seen: list[tuple[Any, ...]] = []
-    original = replay.steering.request
+    original = replay.steering.pass_by
 
     def watched(*args: Any, **more: Any) -> Any:
         outcome = original(*args, **more)
         seen.append((outcome.cached, tuple(outcome.stored), tuple(outcome.evicted)))
         return outcome
 
-    replay.steering.request = watched  # type: ignore[method-assign]
+    replay.steering.pass_by = watched  # type: ignore[method-assign]
     for one in calls:
         replay.feed(one)
     assert replay.end().failures == 0
@@ -101,6 +101,18 @@ def counting(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[int
 
 def test_a_replay_runs_through_plan_claims_and_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = {
+        "request": counting(monkeypatch, Steering, "pass_by"),
+        "say": counting(monkeypatch, passing, "say"),
+        "claim": counting(monkeypatch, Ledger, "pass_by"),
+        "acquire": counting(monkeypatch, Pool, "acquire"),
+        "release": counting(monkeypatch, Pool, "release"),
+    }
+    decisions(trace_of(1, 25), contender("coding_agent").policy())
+    assert {name: count[0] for name, count in counts.items()} == dict.fromkeys(counts, 25)
+
+
+def test_a_policy_that_holds_at_once_goes_through_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = {
         "request": counting(monkeypatch, Steering, "request"),
         "finish": counting(monkeypatch, Steering, "finish"),
         "plan": counting(monkeypatch, replanning, "plan"),
@@ -108,8 +120,8 @@ def test_a_replay_runs_through_plan_claims_and_pool(monkeypatch: pytest.MonkeyPa
         "acquire": counting(monkeypatch, Pool, "acquire"),
         "release": counting(monkeypatch, Pool, "release"),
     }
-    calls = trace_of(1, 25)
-    decisions(calls, POLICY())
+    text = 'policy p "x" system { retention: hold 5s } on tool_call { turn { priority: 60 } }'
+    decisions(trace_of(1, 25), Contender("p", "policy", False, text=text).policy())
     once = ("request", "finish", "place", "acquire", "release")
     assert {name: counts[name][0] for name in once} == dict.fromkeys(once, 25)
     assert counts["plan"][0] >= 25  # every request, and again after answers
@@ -137,8 +149,11 @@ def test_a_planning_fault_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(replanning, "plan", broken)
+    monkeypatch.setattr(passing, "say", broken)
     replay = Replay(POLICY(), 12, 16, Tally("p", False, 12))
     for one in trace_of(1, 5):
         replay.feed(one)
-    assert replay.end().failures >= 5
+    assert replay.end().failures == 5
+    assert not replay.steering.running
+    state = replay.steering.state
+    assert all(state.idle_since(owner) is not None for owner in state.owners())  # their answers are over all the same

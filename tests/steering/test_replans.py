@@ -58,3 +58,14 @@ def test_the_other_prompts_of_an_owner_are_read_when_it_goes_idle() -> None:
     assert (world.ranks("abcd"), world.ranks("wxyz")) == ([60] * 4, [60] * 4)
     world.at(240.0)
     assert (world.ranks("abcd"), world.ranks("wxyz")) == ([20] * 4, [20] * 4)
+
+
+def test_a_grace_that_a_request_ended_asks_for_nothing_when_its_time_is_over() -> None:
+    world = World("policy p\non tool_call until tool_result { turn { retention: hold 3s  priority: 60 } }\n")
+    world.ask(S, "abcd", spans(("turn", 4)), tool_calls=["grep"])
+    world.at(1.0)
+    world.ask(S, "abcde", spans(("turn", 5)), tool_calls=["grep"])  # the first call's result, and another call
+    before = world.steering.counters["replans"]
+    world.at(40.0)  # past the grace of the first result, and past the hold of the second call
+    assert world.steering.counters["replans"] == before
+    assert world.ranks("abcde") == [60] * 5

@@ -1,7 +1,7 @@
-"""A request that ends in the instant in which it comes is ranked once, by its end: nobody sees a difference.
+"""A request that ends in the instant in which it comes claims once, at its end: nobody sees a difference.
 
 Random sessions under policies that hold, drop, pin and limit: every hit, every evicted block, the order of eviction
-and the claims after each step are those of requests that are ranked when they come as well.
+and the claims after each step are those of requests that claim when they come as well.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kvpolicy.pool import Pool
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.simulate.names import Contender, contender
 from kvpolicy.steering import Steering
+from kvpolicy.workflow.events import Event
 
 SIZE = 4
 WHILE = "on tool_call until tool_result"
@@ -28,6 +29,12 @@ TEXTS = {
     "limited": WHILE + " { turn { retention: hold 9s } } limit turn { hold: at most 20% of gpu }",
     "two ranks": WHILE
     + " { turn { retention: hold 20s  priority: 50 } tool_result { retention: hold 20s  priority: 90 } }",
+    "lives": "turn { priority: 60 } " + WHILE + " { turn, scratchpad { for: session } tool_result { for: request } }",
+    "with the request": "scratchpad, tool_result { for: request  priority: 50 }",
+    "idle": "tool_result when idle() >= 4s { priority: 20 } "
+    + WHILE
+    + " { turn { retention: hold 6s  priority: 70 } }",
+    "for a human": "on turn_end until turn_start { any { retention: hold until turn_start at most 9s  ttl: 20s } }",
     "fixed": "turn { priority: 60  ttl: 10s fixed } " + WHILE + " { turn { priority: 80  ttl: 6s } }",
 }
 
@@ -39,7 +46,7 @@ def policy_of(name: str) -> Any:
     return Contender("p", "policy", False, text=f'policy p "x" {text}').policy()
 
 
-def history(seed: int, policy: Any, *, brief: bool) -> list[Any]:
+def history(seed: int, policy: Any, *, at_once: bool) -> list[Any]:
     """What was seen of one history, step by step."""
     draw = random.Random(seed)
     steering = Steering(policy, Pool(24, block_size=SIZE))
@@ -53,31 +60,40 @@ def history(seed: int, policy: Any, *, brief: bool) -> list[Any]:
         if len(spans) > 2 and draw.random() < 0.15:
             del spans[draw.randint(1, len(spans) - 1) :]
         end = spans[-1].end or 0
-        spans.append(Span(draw.choice(("turn", "tool_result")), end, end + draw.randint(0, 9)))
+        spans.append(Span(draw.choice(("turn", "tool_result", "scratchpad")), end, end + draw.randint(0, 9)))
         tokens = spans[-1].end or 0
         head = draw.choice("kl") if session == "c" else "k"  # two chains of one owner, each with a line
         hashes = [(session if i else head, head, i, str(spans[1:3])) for i in range(tokens // SIZE)]
         request = Request(f"r{number}", Owner(session=session), tokens, SIZE, tuple(spans))
-        outcome = steering.request(request, hashes, now, brief=brief)
-        seen.append((outcome.cached, tuple(outcome.evicted)))
         calls = ["grep"] if draw.random() < 0.7 else []
-        steering.finish(request.id, now, tool_calls=calls, finished=draw.choice((True, None)) if not calls else None)
-        seen += [steering.pool.eviction_order(), steering.show_all(hashes, range(len(hashes))), steering.stats()]
+        finished = draw.choice((True, True, False, None)) if not calls else None
+        if at_once:
+            outcome = steering.pass_by(request, hashes, now, tool_calls=calls, finished=finished)
+        else:
+            outcome = steering.request(request, hashes, now)
+            steering.finish(request.id, now, tool_calls=calls, finished=finished)
+        if draw.random() < 0.1:
+            steering.event(
+                Event(now, draw.choice(("session_end", "tool_result", "tool_call")), {"session": session}), now
+            )
+        told = {name: count for name, count in steering.stats().items() if name not in ("placed", "replans")}
+        seen += [outcome.cached, outcome.evicted, steering.pool.eviction_order()]
+        seen += [steering.show_all(hashes, range(len(hashes))), told]
     return seen
 
 
-@pytest.mark.parametrize("name", ["coding_agent", "chat_rag", *TEXTS])
-@settings(max_examples=12, deadline=None)
+@pytest.mark.parametrize("name", ["coding_agent", "chat_rag", "continuum", *TEXTS])
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_ranking_once_is_ranking_twice(name: str, seed: int) -> None:
+def test_claiming_once_is_claiming_twice(name: str, seed: int) -> None:
     policy = policy_of(name)
-    twice = history(seed, policy, brief=False)
-    assert history(seed, policy, brief=True) == twice
+    twice = history(seed, policy, at_once=False)
+    assert history(seed, policy, at_once=True) == twice
     assert twice[-1]["failures"] == 0
 
 
-def test_one_settling_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing is taken from others; with quotas of its own a policy's claims are ranked at once."""
+def test_one_plan_and_one_settling_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing of them would stay; with quotas of its own a policy's claims are ranked as the request comes."""
     counts: list[int] = []
     settle = Ledger.settle
 
@@ -88,8 +104,8 @@ def test_one_settling_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "settle", counted)
     for name, fewer in (("coding_agent", True), ("limited", False)):
         told = []
-        for brief in (False, True):
+        for at_once in (False, True):
             counts.clear()
-            history(7, policy_of(name), brief=brief)
+            history(7, policy_of(name), at_once=at_once)
             told.append(len(counts))
         assert (told[1] < told[0]) is fewer
