@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tests.service.same import WAYS, Ask, Embedded
 
-REST_S = 3.0
+REST_S = 3.7
 Messages = list[Mapping[str, Any]]
 
 
@@ -429,7 +429,7 @@ any { priority: clamp(100 - 10 * steps_to_next_use() else 9, 40, 100) }
 HISTORIES = (
     History("titles", "whose tool calls are open", PAUSE, _titles),
     History("asides", "that a request with the same head is none that the tool's result leads to", PAUSE, _asides),
-    History("cut_short", "that an answer which was cut short ends no turn", UNTIL.replace("EVENT", "turn_end"), _cut_short),
+    History("cut_short", "that a cut answer ends no turn", UNTIL.replace("EVENT", "turn_end"), _cut_short),
     History("side_talk", "that a request goes on, but not where the tool was called", PAUSE, _side_talk),
     History("told_of_a_call", "a call that an event told of", PAUSE, _told_of_a_call),
     History("ended_before_its_plan", "an end before a plan that comes late", PLAIN, _ended_before_its_plan, False),
