@@ -30,7 +30,8 @@ class Passing(Ending):
         finished: bool | None = None,
         output_tokens: int | None = None,
     ) -> Outcome:
-        """A request comes, and its answer is done: arguments as of `request` and `finish`. The outcome has no plan."""
+        """A request comes, and its answer is done: arguments as of `request` and `finish`. Where it claims but once,
+        the outcome has no plan and no hints."""
 
         def ends() -> None:
             self.finish(request.id, now, tool_calls=tool_calls, finished=finished, output_tokens=output_tokens)
@@ -47,11 +48,14 @@ class Passing(Ending):
         lease = self.pool.acquire(given, now)
         classified = tells_what_follows(tool_calls, finished)
         if arrival is not None and self._passes(arrival, classified):
+            outcome = Outcome(lease.hits, lease.stored, lease.evicted)
+            answered = False
             try:
                 self._touch(request, lease, now)
                 self.pool.release(lease, now)
                 drawn = Outline(policy, request, self.state, arrival.layout)
                 before = None if classified else say(policy, drawn, self.state, now, self.pace.start())
+                answered = True  # an answer that is told twice makes two calls of one
                 self.state.answer(request, now, tool_calls=tool_calls, finished=finished, output_tokens=output_tokens)
                 said = say(policy, drawn, self.state, now, self.pace.start()) if before is None else before
                 self.counters["plans"] += 1
@@ -59,9 +63,12 @@ class Passing(Ending):
                 self._follow(line, said, drawn)
                 drawn.rest()
                 self.ledger.heed(now)
-                return Outcome(lease.hits, lease.stored, lease.evicted)
+                return outcome
             except Exception as fault:
                 self._unplanned(arrival, fault)
+                if answered:
+                    outcome.failed = True
+                    return outcome
                 arrival = None
         outcome = self._start(Running(request, lease, given, {request.id}, len(given)), arrival, now)
         ends()

@@ -17,7 +17,7 @@ from kvpolicy.claims.ledger import Ledger
 from kvpolicy.pool import Pool
 from kvpolicy.request import Owner, Request, Span
 from kvpolicy.simulate.names import Contender, contender
-from kvpolicy.steering import Steering
+from kvpolicy.steering import Steering, passing
 from kvpolicy.workflow.events import Event
 
 SIZE = 4
@@ -109,3 +109,27 @@ def test_one_plan_and_one_settling_are_left_out(monkeypatch: pytest.MonkeyPatch)
             history(7, policy_of(name), at_once=at_once)
             told.append(len(counts))
         assert (told[1] < told[0]) is fewer
+
+
+@pytest.mark.parametrize("call", ["grep", None])
+def test_what_breaks_costs_the_claims_and_tells_the_answer_once(
+    call: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told twice, one tool call would be two, and its owner would wait for a second result."""
+    steering, owner = Steering(policy_of("coding_agent"), Pool(24, block_size=SIZE)), Owner(session="a")
+    calls = [] if call is None else [call]
+
+    def broken(*given: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(passing, "say", broken)
+    request = Request("r", owner, 12, SIZE, (Span("system", 0, 8), Span("turn", 8, 12)))
+    outcome = steering.pass_by(request, [1, 2, 3], 1.0, tool_calls=calls)
+    assert outcome.failed
+    assert steering.counters["failures"] == 1
+    assert steering.state.waits_of(owner) == (("r",) if call else ())
+    assert not steering.running
+    assert steering.pool.available == 24  # its blocks are let go
+    assert steering.state.idle_since(owner) == 1.0
+    steering.event(Event(2.0, "tool_result", {"session": "a"}), 2.0)
+    assert steering.state.phase(owner) != "tool_pause"
