@@ -105,9 +105,10 @@ def _order_group(
         if name not in listed and name.removeprefix(f"{group}.") not in listed:
             for layer in own:
                 before(_closure(name, files), block(layer))
-    for name in (*listed, *rest):
-        for layer in rest[rest.index(name) + 1 :] if name in rest else rest:
-            before(block(name), block(layer))
+    for name in listed if rest else ():
+        before(block(name), block(rest[0]))
+    for name, layer in pairwise(rest):  # what comes after more than one follows from that
+        before(block(name), block(layer))
 
 
 def _closure(group: str, files: syntax.FileSet) -> frozenset[Layer]:

@@ -7,8 +7,10 @@ import pytest
 from kvpolicy.faults import PolicyFault
 from kvpolicy.policy.compile import compile
 from kvpolicy.policy.compiled import Rule
+from kvpolicy.policy.layers import order_layers
 from kvpolicy.policy.order import disjoint, narrower
 from kvpolicy.policy.policy import Policy
+from tests.counting import calls_of
 from tests.policy.strategies import file_set
 
 
@@ -182,3 +184,13 @@ def test_two_rules_in_one_line_are_two_rules() -> None:
         ({"a"}, "turn"),
         (set(), "tools"),
     ]
+
+
+def test_many_layers_are_ordered_without_going_over_all_ways_between_them():
+    """Who comes after whom is a pair each; every way from one to another would be as many threes."""
+
+    def work(count: int) -> int:
+        files = file_set([f"layer l{i} {{ turn {{ priority: 1 }} }}" for i in range(count)])
+        return calls_of(lambda: order_layers(files))
+
+    assert work(120) < 6 * work(60)

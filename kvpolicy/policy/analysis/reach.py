@@ -8,13 +8,15 @@ from dataclasses import replace
 from kvpolicy import words
 from kvpolicy.faults import WARNING, Diagnostic, Place
 from kvpolicy.language import codes, syntax
-from kvpolicy.language.nesting import node_names
+from kvpolicy.language.nesting import MOST_COMPARED, node_names
 from kvpolicy.language.phrase import phrase
 from kvpolicy.language.spelling import nearest
 from kvpolicy.policy.analysis.view import View, called
 from kvpolicy.policy.matching import domains
 from kvpolicy.policy.order import phase_of
 from kvpolicy.policy.settle import condition_values
+
+_MOST = 12  # so many names are shown of those that there are
 
 # What cannot happen to an owner while it is in a phase; whatever leads out of the phase first closes its intervals.
 _CANNOT: dict[str, frozenset[str]] = {
@@ -46,7 +48,7 @@ def matches_nothing(view: View) -> list[Diagnostic]:
         for rule in member.file.rules:
             for match in rule.selector:
                 found += _empty(match.conditions, match.place, "span", member.group, view)
-                found += _strangers(match, agents)
+                found += _strangers(match, agents, len(found))
             if rule.interval is not None and id(rule.interval) not in seen:
                 seen.add(id(rule.interval))
                 for event in (rule.interval.start, rule.interval.until):
@@ -83,8 +85,9 @@ def _agents(view: View) -> dict[str, frozenset[str]]:
     return found
 
 
-def _strangers(match: syntax.Match, agents: dict[str, frozenset[str]]) -> Iterator[Diagnostic]:
-    """An agent or node that no workflow of the policy has. A warning: a run may bring a workflow of its own."""
+def _strangers(match: syntax.Match, agents: dict[str, frozenset[str]], told: int) -> Iterator[Diagnostic]:
+    """An agent or node that no workflow of the policy has. A warning: a run may bring a workflow of its own. told: so
+    many faults went before; for the first few the nearest name is looked for."""
     chosen = [value for c in match.conditions if c.attribute == "workflow" and c.operator == "=" for value in _names(c)]
     known = [names for name, names in agents.items() if not chosen or name in chosen]
     if not known:
@@ -95,10 +98,16 @@ def _strangers(match: syntax.Match, agents: dict[str, frozenset[str]]) -> Iterat
             continue
         for name in _names(condition):
             if name not in everyone:
-                near = nearest(name, everyone)
-                fix = f"did you mean `{near}`?" if near else f"its nodes are {', '.join(sorted(everyone))}"
+                near = nearest(name, everyone) if told * len(everyone) < MOST_COMPARED else None
+                fix = f"did you mean `{near}`?" if near else f"its nodes are {_some(everyone)}"
                 message = f"no workflow here has a node '{name}', so this {condition.attribute} is never met in it"
                 yield replace(codes.MATCHES_NOTHING.at(condition.place, message, fix=fix), severity=WARNING)
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first of some names."""
+    shown = sorted(names)
+    return ", ".join(shown[:_MOST]) + (f" and {len(shown) - _MOST:,} more" if len(shown) > _MOST else "")
 
 
 def _names(condition: syntax.Condition) -> Iterable[str]:

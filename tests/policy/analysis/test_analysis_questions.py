@@ -234,3 +234,16 @@ def test_overruling_a_used_policy_is_no_fault(tmp_path: Path, monkeypatch: pytes
         loaded = load(["a.kvp"])
         assert loaded.files is not None
         assert analyse(loaded.files) == ()
+
+
+def test_the_nearest_node_is_looked_for_as_long_as_that_is_few_comparisons():
+    """Of hundreds of misspelled nodes beside hundreds that there are, the first are told what was meant."""
+    nodes = ", ".join(f"agent_number_{i}" for i in range(300))
+    wrong = "\n".join(f"turn[agent = agent_numer_{i}] {{ priority: 50 }}" for i in range(150))
+    loaded = load_text(f"workflow w {{ agent {nodes} }}\n{wrong}\n")
+    assert loaded.files is not None
+    told = [fault.fix or "" for fault in analyse(loaded.files) if fault.code == "KVP203"]
+    assert told[0] == "did you mean `agent_number_0`?"
+    assert len(told) == 150
+    assert told[-1].startswith("its nodes are agent_number_0, agent_number_1, ")
+    assert told[-1].endswith(" and 288 more")
