@@ -60,7 +60,7 @@ class Deciding:
         clock: Callable[[], float],
         *,
         block_size: Callable[[str | None], int] = lambda model: 16,
-        fetch: Callable[[dialects.Conversation, Offsets, Callable[[Places], None]], None] | None = None,
+        fetch: Callable[[dialects.Conversation, Offsets, Callable[[Places | None], None]], None] | None = None,
     ) -> None:
         self.policies, self.planning, self.holding, self.telling = policies, planning, holding, telling
         self.state, self.adapter = planning.state, planning.adapter
@@ -197,7 +197,10 @@ class Deciding:
 
         salt = exchange.sent.get(SALT_FIELD)
 
-        def found(places: Places) -> None:
+        def found(places: Places | None) -> None:
+            self.holding.awaits_no_more(seen)
+            if places is None:
+                return
             for tell in self.placed:
                 tell(seen.conversation, places, salt)
             payload = self._payload(exchange, seen, places, self.clock())
@@ -205,7 +208,7 @@ class Deciding:
                 self.holding.hold(exchange, seen, payload)
                 if seen.chosen.mode == ENFORCE:
                     self.counts["followed"] += 1
-                    self.holding.follow(exchange, seen)
+                    self.holding.follow(exchange)
             if exchange.upstream is not None:
                 self._count(exchange, seen)  # what was told as deferred
 

@@ -85,11 +85,14 @@ class Holding(Plans):
         while len(self._awaited) > MOST_AWAITED:
             self._awaited.popitem(last=False)
 
-    def follow(self, exchange: Exchange, seen: Seen) -> None:
-        """Send the newest plan of a request that went out without one."""
+    def awaits_no_more(self, seen: Seen) -> None:
+        """Its plan is made now, or none will be."""
         left = [each for each in self._awaited.pop(seen.arrived.owner, ()) if each is not seen]
         if left:
             self._awaited[seen.arrived.owner] = left
+
+    def follow(self, exchange: Exchange) -> None:
+        """Send the newest plan of a request that went out without one."""
         held = self.find(exchange.id)
         if held is not None:
             self._tell(held)

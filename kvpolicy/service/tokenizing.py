@@ -42,10 +42,11 @@ class Tokenizing:
         self._resting: dict[str, float] = {}
         self.counts = {"asked": 0, "faults": 0, "dropped": 0}
 
-    def fetch(self, conversation: Conversation, offsets: Offsets, found: Callable[[Places], None]) -> None:
-        """Find out where its units lie, and call back. Returns at once."""
+    def fetch(self, conversation: Conversation, offsets: Offsets, found: Callable[[Places | None], None]) -> None:
+        """Find out where its units lie. Returns at once. found: called once, with None where nobody can say."""
         if len(self._tasks) >= 64 * AT_ONCE:
             self.counts["dropped"] += 1
+            found(None)
             return
         task = asyncio.get_running_loop().create_task(self._fetch(conversation, offsets, found))
         self._tasks.add(task)
@@ -56,9 +57,13 @@ class Tokenizing:
         for task in list(self._tasks):
             task.cancel()
 
-    async def _fetch(self, conversation: Conversation, offsets: Offsets, found: Callable[[Places], None]) -> None:
-        places = await offsets.fetch(conversation, self, self._turn)
-        if places is not None:
+    async def _fetch(
+        self, conversation: Conversation, offsets: Offsets, found: Callable[[Places | None], None]
+    ) -> None:
+        places = None
+        try:
+            places = await offsets.fetch(conversation, self, self._turn)
+        finally:
             with suppress(Exception):  # a fault of ours costs this hint
                 found(places)
 

@@ -10,6 +10,7 @@ import pytest
 from kvpolicy.service import held as module
 from kvpolicy.service.beside import sweep
 from kvpolicy.service.exchange import DONE
+from kvpolicy.service.meaning.offsets import Places
 from kvpolicy.service.tenants import Tenant
 from tests.service.test_caps import TOKENS, exchange, made, sent
 
@@ -59,3 +60,16 @@ def test_no_more_owners_are_held_than_may_be(monkeypatch: pytest.MonkeyPatch) ->
     assert [owner.session for owner, _ in decisions.holding.all()] == ["s3", "s4", "s5"]
     assert decisions.holding.find("p-s2") is None
     assert decisions.holding.find("p-s5") is not None
+
+
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+@pytest.mark.parametrize("places", [None, Places(10, (10,))])
+def test_who_waits_for_a_plan_is_forgotten_when_it_is_there_or_never_comes(mode: str, places: Places | None) -> None:
+    decisions, told = made(mode=mode), list[Any]()
+    decisions.fetch = lambda conversation, offsets, found: told.append(found)
+    asked = exchange(Tenant("t"), {"messages": [{"role": "user", "content": "x"}], "kvp": {"session": "s"}})
+    asked.dialect = "chat"
+    sent(decisions, asked)
+    assert len(decisions.holding._awaited) == 1
+    told.pop()(places)
+    assert not decisions.holding._awaited

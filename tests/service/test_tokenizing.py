@@ -33,22 +33,25 @@ def is_whole(asked: Asked) -> bool:
 
 
 def fetched(urls: Sequence[str], talks: Sequence[str], then: Callable[[], Awaitable[None]]) -> tuple[Tokenizing, int]:
-    """Fetch the places of all talks, do something meanwhile, and wait. Returns how many places were found besides."""
+    """Fetch the places of all talks, do something meanwhile, and wait. Returns how many places were found besides; who
+    asked is told in any case."""
     config = checked_config({"upstream": [{"url": url} for url in urls]}, "test")
-    found: list[Places] = []
+    told: list[Places | None] = []
 
     async def run() -> Tokenizing:
         upstreams = Upstreams(config.upstream, config.limits)
         made, offsets = Tokenizing(upstreams, time.monotonic), Offsets()
         for talk in talks:
-            made.fetch(conversation(talk), offsets, found.append)
+            made.fetch(conversation(talk), offsets, told.append)
         await then()
         async with asyncio.timeout(60):
             await asyncio.gather(*made._tasks)
         await upstreams.close()
         return made
 
-    return asyncio.run(run()), len(found)
+    made = asyncio.run(run())
+    assert len(told) == len(talks)
+    return made, len([places for places in told if places is not None])
 
 
 async def nothing() -> None: ...
