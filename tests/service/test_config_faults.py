@@ -11,6 +11,7 @@ import pytest
 from kvpolicy.cli.main import main
 from kvpolicy.faults import InputFault
 from kvpolicy.service.config import checked_config, read_config
+from kvpolicy.service.tenants import Tenants
 
 GOOD = {"url": "http://a"}
 
@@ -59,3 +60,12 @@ def test_a_key_is_hashed_and_its_hash_is_taken(
     file = tmp_path / "serve.toml"
     file.write_text(f'[[upstream]]\nurl = "http://a"\n[[tenant]]\nname = "t"\nkeys = ["{digest}"]\n', encoding="utf-8")
     assert read_config(str(file)).tenant[0].keys == (digest,)
+
+
+def test_a_key_of_tokens_that_is_no_text_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("jwt")
+    file = tmp_path / "key.der"
+    file.write_bytes(b"\x30\x82\xff\xfe")
+    config = checked_config({"upstream": [GOOD], "jwt": {"key_file": str(file)}}, "kvp.toml")
+    with pytest.raises(InputFault, match=r"jwt\.key_file: .*key\.der: it is no text; .*PEM"):
+        Tenants(config)
