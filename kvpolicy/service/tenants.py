@@ -88,9 +88,8 @@ class _Tokens:
         except OSError as fault:
             raise InputFault(f"jwt.key_file: {settings.key_file}: {fault.strerror}") from None
         except UnicodeDecodeError:
-            raise InputFault(
-                f"jwt.key_file: {settings.key_file}: it is no text; a public key in PEM, or a secret in UTF-8, is needed"
-            ) from None
+            mend = "a public key in PEM, or a secret in UTF-8, is needed"
+            raise InputFault(f"jwt.key_file: {settings.key_file}: it is no text; {mend}") from None
         if "none" in (name.lower() for name in settings.algorithms):
             raise InputFault("jwt.algorithms: 'none' would let anybody in")
 
