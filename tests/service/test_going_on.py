@@ -72,7 +72,7 @@ def test_between_the_plans_of_one_call(desk: Desk) -> None:
 def test_between_the_lines_of_a_stream(desk: Desk) -> None:
     async def read() -> list[bytes]:
         body = b"\n".join([orjson.dumps(ROW)] * ROWS)
-        return [line async for line in desk.stream(TENANT, sent(body), lambda: None)]
+        return [line async for line in desk.stream(TENANT, sent(body), lambda: TENANT)]
 
     had, lines = turns(read)
     assert len(lines) == ROWS
