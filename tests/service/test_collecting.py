@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 
+from kvpolicy.service.collecting import in_small_parts
 from tests.service.test_edge_passing import CHAT, PATH
 from tests.simulated.running import ROOT, running
 
@@ -62,3 +65,20 @@ def test_what_lives_on_is_set_aside_and_no_part_of_it_is_garbage(tmp_path: Path)
         finally:
             process.terminate()
             process.wait(20)
+
+
+def test_no_collection_has_much_to_look_at_from_the_first_one_on() -> None:
+    looked: list[int] = []
+
+    def begins(phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looked.append(len(gc.get_objects()))
+
+    with in_small_parts():
+        gc.callbacks.append(begins)
+        try:
+            kept = [[number] for number in range(200_000)]
+        finally:
+            gc.callbacks.remove(begins)
+    assert len(kept) == 200_000
+    assert looked and max(looked) < 20_000
