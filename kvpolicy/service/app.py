@@ -15,7 +15,7 @@ import orjson
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from kvpolicy import __version__
-from kvpolicy.faults import InputFault
+from kvpolicy.faults import KvpError
 from kvpolicy.service.beside import running
 from kvpolicy.service.config import Config
 from kvpolicy.service.edge import Refusal
@@ -72,7 +72,7 @@ def make_gateway(
 
     app = FastAPI(title="kvpolicy", version=__version__, lifespan=lifespan)
     app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(InputFault, _refused)
+    app.add_exception_handler(KvpError, _refused)
 
     @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")

@@ -82,9 +82,13 @@ class Following:
             before = self._still.look(folders=True)
             try:
                 await self._take(await asyncio.to_thread(self._read, self._source))
-            except (KvpError, OSError) as fault:
+            except KvpError as fault:
                 self._failed(str(fault))
                 raise
+            except OSError as fault:
+                said = f"{fault.filename or self._source.file}: {fault.strerror}"
+                self._failed(said)
+                raise InputFault(said) from None
             finally:
                 self._still.settle(before)
 
@@ -100,7 +104,7 @@ class Following:
         """A signal, or the file, asked for it."""
         try:
             await self.reload()
-        except (KvpError, OSError):
+        except KvpError:
             return  # said and counted
 
     def as_json(self) -> dict[str, Any]:

@@ -200,6 +200,22 @@ def test_a_bad_file_is_refused_with_a_message_and_what_was_stands(steady: Live, 
     assert steady.admin("POST", json={"reload": True}).status_code == 200
 
 
+def test_a_file_that_is_gone_and_a_policy_with_errors_are_told_to_who_asked(tmp_path: Path, url: str) -> None:
+    own = tmp_path / "own.kvp"
+    own.write_text("policy own\nturn { prority: 1 }\n")
+    with live(tmp_path, url, tenant("a", "one")) as made:
+        for spoil, said in (
+            (lambda: made.write(tenant("a", "one", more=f'policy = "{own}"')), f"{own}:2:8"),
+            (made.file.unlink, f"{made.file}: No such file or directory"),
+        ):
+            spoil()
+            refused = made.admin("POST", json={"reload": True})
+            assert refused.status_code == 400 and said in refused.json()["error"]["message"]
+            assert said in made.seen()["fault"]
+        assert made.status("one") == 200
+        assert "Traceback" not in made.log.read_text()
+
+
 def test_a_tenant_s_new_policy_is_read_and_followed(tmp_path: Path, url: str) -> None:
     def priority() -> int:
         told = httpx.post(f"{made.at}/v1/plan", json={"request": ROW}, headers={"x-api-key": "one"}, timeout=30)
