@@ -204,11 +204,10 @@ def test_a_file_that_is_gone_and_a_policy_with_errors_are_told_to_who_asked(tmp_
     own = tmp_path / "own.kvp"
     own.write_text("policy own\nturn { prority: 1 }\n")
     with live(tmp_path, url, tenant("a", "one")) as made:
-        for spoil, said in (
-            (lambda: made.write(tenant("a", "one", more=f'policy = "{own}"')), f"{own}:2:8"),
-            (made.file.unlink, f"{made.file}: No such file or directory"),
-        ):
-            spoil()
+        for gone, said in ((False, f"{own}:2:8"), (True, f"{made.file}: No such file or directory")):
+            made.write(tenant("a", "one", more=f'policy = "{own}"'))
+            if gone:
+                made.file.unlink()
             refused = made.admin("POST", json={"reload": True})
             assert refused.status_code == 400 and said in refused.json()["error"]["message"]
             assert said in made.seen()["fault"]
