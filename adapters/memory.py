@@ -31,6 +31,7 @@ CAPABILITIES = Capabilities(
     ranks_change=True,
     tiers=("gpu", "cpu", "disk"),
     prefetch=True,
+    limits=True,
     events=True,
 )
 

@@ -32,6 +32,7 @@ class Capabilities:
     is true of. granularity: levels per `range` of tokens or per `request`. merge: whose level counts on a shared block.
     ttl_origin: from when a lifetime runs. ranks_change: whether a level may change after the block is stored. tiers:
     where it can keep blocks, highest first. prefetch: whether it can bring them up. events: whether it tells of blocks.
+    limits: whether it keeps a policy's bounds on memory (`limit … { hold: at most … }`).
     """
 
     name: str
@@ -51,6 +52,7 @@ class Capabilities:
     ranks_change: bool = False
     tiers: tuple[str, ...] = ("gpu",)
     prefetch: bool = False
+    limits: bool = False
     events: bool = False
 
 

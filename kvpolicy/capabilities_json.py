@@ -38,6 +38,7 @@ class _Engine(BaseModel):
     ranks_change: bool = False
     tiers: list[Text] = ["gpu"]
     prefetch: bool = False
+    limits: bool = False
 
 
 def read_capabilities(document: object, name: str = "engine") -> Capabilities:
@@ -81,4 +82,5 @@ def read_capabilities(document: object, name: str = "engine") -> Capabilities:
         ranks_change=model.ranks_change,
         tiers=tuple(model.tiers),
         prefetch=model.prefetch,
+        limits=model.limits,
     )

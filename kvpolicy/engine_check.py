@@ -1,4 +1,4 @@
-"""What an engine cannot honour of a policy, and what it becomes there: the codes KVP301 to KVP310.
+"""What an engine cannot honour of a policy, and what it becomes there: the codes KVP301 to KVP311.
 
 Takes a policy that the other checks have passed and an engine's `Capabilities`; `kvp check --engine` lists the answers.
 They are told from the text alone, for values that are the same in every state; what becomes of one request is told by
@@ -228,6 +228,15 @@ def one_rank_a_request(asked: Asked) -> Iterator[Diagnostic]:
         )
 
 
+def limit_not_kept(asked: Asked) -> Iterator[Diagnostic]:
+    """A bound on memory that nobody keeps there."""
+    for quota in asked.policy.quotas if not asked.engine.limits else ():
+        what = "is held" if quota.property == "hold" else f"is kept on {quota.property}"
+        whose = "" if quota.per is None else f" of each {quota.per}"
+        message = f"{asked.engine.name} is told of no limits: its own settings alone bound what{whose} {what}"
+        yield codes.LIMIT_NOT_KEPT.at(quota.place, message, fix="bound that where the engine is started, or hold less")
+
+
 QUESTIONS: tuple[Question, ...] = (
     no_rank_below_default,  # 302
     rank_clipped,  # 303
@@ -237,4 +246,5 @@ QUESTIONS: tuple[Question, ...] = (
     no_such_tier,  # 308
     no_prefetch,  # 309
     one_rank_a_request,  # 310
+    limit_not_kept,  # 311
 )

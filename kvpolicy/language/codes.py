@@ -75,6 +75,7 @@ RANK_FIXED = Code("KVP307", "rank-fixed", WARNING, "A rank that changes after th
 NO_SUCH_TIER = Code("KVP308", "no-such-tier", WARNING, "A tier that the engine does not have")
 NO_PREFETCH = Code("KVP309", "no-prefetch", WARNING, "A prefetch for an engine that cannot bring blocks up")
 ONE_RANK_A_REQUEST = Code("KVP310", "one-rank-a-request", WARNING, "Several ranks where the engine takes one a request")
+LIMIT_NOT_KEPT = Code("KVP311", "limit-not-kept", WARNING, "A bound on memory that the engine is not told of")
 
 CODES: dict[str, Code] = {
     row.code: row
@@ -84,6 +85,6 @@ CODES: dict[str, Code] = {
         MATCHES_NOTHING, HOLD_UNTIL_NEVER, HOLD_BEYOND_BOUND, PRECEDENCE_CYCLE, GROUP_ORDER_UNKNOWN, LIMITS_CROSSED,
         MORE_THAN_FITS, LIFETIME_OF_NOTHING, THIS_IS_LRU, STRANDED_TOKENS, DROP_TAKES_MORE, LOOP_WITHOUT_EXIT,
         ENGINE_TAKES_NOTHING, NO_RANK_BELOW_DEFAULT, RANK_CLIPPED, NO_LIFETIMES, LIFETIME_ROUNDED, STEPS_MERGED,
-        RANK_FIXED, NO_SUCH_TIER, NO_PREFETCH, ONE_RANK_A_REQUEST,
+        RANK_FIXED, NO_SUCH_TIER, NO_PREFETCH, ONE_RANK_A_REQUEST, LIMIT_NOT_KEPT,
     )
 }  # fmt: skip
