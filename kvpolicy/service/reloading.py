@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from kvpolicy.faults import InputFault, PolicyFault
@@ -35,18 +36,17 @@ class Reloading:
 
     def follow(self) -> None:
         """The policies that are wanted now are looked at from now on, and no others."""
-        self._targets = tuple(name for name in self._policies.wanted if not _is_packaged(name))
+        targets = tuple(name for name in self._policies.wanted if not _is_packaged(name))
         texts: dict[str, str] = {}
-        for name in self._targets:
+        files: dict[str, tuple[Path, ...]] = {}
+        for name in targets:
             read = {str(Path(file)): text for file, text in self._policies.current(name).texts().items()}
             texts |= read
-            if name not in self._files:
-                self._files[name] = _on_disk(read)
-        self._files = {name: self._files[name] for name in self._targets}
+            files[name] = self._files[name] if name in self._files else _on_disk(read)
+        self._targets, self._files = targets, files  # a thread may be looking at those before
         found = self._still.look()  # before the texts, so that nothing slips between the two
-        self._still.settle(
-            {path: row for path, row in found.items() if path not in texts or _text(path) == texts[path]}
-        )
+        known = (path for path in found if not Path(path).is_file() or _text(path) == texts.get(path))
+        self._still.widen({path: found[path] for path in known})
 
     def _paths(self) -> set[Path]:
         """Every file of every set, and where one may come that is missing, as after a fault."""
@@ -91,11 +91,9 @@ class Reloading:
         """Look again and again."""
         while True:
             await asyncio.sleep(LOOK_S)
-            try:
+            with suppress(Exception):  # a fault of the files is said and counted
                 if await asyncio.to_thread(self.due, self._clock()):
                     await self.reload("file")
-            except (PolicyFault, InputFault, OSError):
-                continue  # said and counted
 
     async def signalled(self) -> None:
         """A signal asked for it."""

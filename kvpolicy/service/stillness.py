@@ -35,6 +35,11 @@ class Stillness:
         self._taken = {path: before.get(path) for path in self._seen}
         self._changed_at = None if self._taken == self._seen else self._clock()
 
+    def widen(self, known: Rows) -> None:
+        """Other paths are looked at from now on. known: what the new ones were as they were read; of those that were
+        looked at before, what was taken stays."""
+        self.settle({**known, **self._taken})
+
     def due(self, now: float) -> bool:
         """Whether the files changed and have been still since then for `STILL_S`. Looks at them."""
         seen = self.look()

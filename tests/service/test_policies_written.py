@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ import pytest
 from kvpolicy.faults import KvpError
 from kvpolicy.service import reloading as reloading_module
 from kvpolicy.service.reloading import Reloading
-from tests.service.test_policies_live import ONE, TWO, Clock, policies, reload, settle
+from tests.service.test_policies_live import ONE, TWO, Clock, _policy, policies, reload, settle
+
+THREE = "policy three\nturn { priority: 43 }\n"
 
 
 @contextmanager
@@ -83,6 +86,46 @@ def test_nor_what_is_written_while_the_gateway_starts(tmp_path: Path) -> None:
     assert settle(reloading, clock)
     reload(reloading)
     assert live.current(str(file)).policy.name == "two"
+
+
+def test_nor_what_is_written_while_tenants_come_to_want_others(tmp_path: Path) -> None:
+    file, other = tmp_path / "p.kvp", tmp_path / "other.kvp"
+    file.write_text(ONE)
+    other.write_text(TWO)
+    live, clock = policies(file), Clock()
+    reloading = Reloading(live, clock)
+    live.put(str(file), _policy("policy pushed\nturn { priority: 66 }\n"), "api")
+    file.write_text(THREE)
+    assert not reloading.due(clock.now)
+    wanted = {"t": str(other)}
+    live.want(wanted, live.missing(wanted))
+    reloading.follow()
+    assert settle(reloading, clock)
+    reload(reloading)
+    assert [live.current(str(each)).policy.name for each in (file, other)] == ["three", "two"]
+    reloading.follow()
+    assert not settle(reloading, clock)
+
+
+def test_a_fault_of_ours_ends_no_looking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "p.kvp"
+    file.write_text(ONE)
+    reloading = Reloading(policies(file), Clock())
+    looks: list[float] = []
+
+    def broken(now: float) -> bool:
+        looks.append(now)
+        raise RuntimeError
+
+    async def some() -> None:
+        job = asyncio.create_task(reloading.run())
+        while len(looks) < 2 and not job.done():
+            await asyncio.sleep(0.01)
+        job.cancel()
+
+    monkeypatch.setattr(reloading, "due", broken)
+    asyncio.run(some())
+    assert len(looks) == 2
 
 
 def test_files_that_stay_are_read_once(tmp_path: Path) -> None:
