@@ -92,6 +92,17 @@ class _Tokens:
             raise InputFault(f"jwt.key_file: {settings.key_file}: it is no text; {mend}") from None
         if "none" in (name.lower() for name in settings.algorithms):
             raise InputFault("jwt.algorithms: 'none' would let anybody in")
+        # INVARIANT: a key that cannot be right is never in force: a file may be read while it is being written.
+        if not self._key or not any(map(self._is_key_of, settings.algorithms)):
+            named = " or ".join(settings.algorithms)
+            raise InputFault(f"jwt.key_file: {settings.key_file}: it holds no key for {named}")
+
+    def _is_key_of(self, algorithm: str) -> bool:
+        try:
+            self._jwt.get_algorithm_by_name(algorithm).prepare_key(self._key)
+        except (self._jwt.PyJWTError, ValueError, TypeError, NotImplementedError):
+            return False
+        return True
 
     def tenant_of(self, token: str) -> Tenant | None:
         """The tenant a token names, with its plan, once its signature, times, audience and issuer are found right."""

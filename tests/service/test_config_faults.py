@@ -69,3 +69,23 @@ def test_a_key_of_tokens_that_is_no_text_is_told(tmp_path: Path) -> None:
     config = checked_config({"upstream": [GOOD], "jwt": {"key_file": str(file)}}, "kvp.toml")
     with pytest.raises(InputFault, match=r"jwt\.key_file: .*key\.der: it is no text; .*PEM"):
         Tenants(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "algorithms", "said"),
+    [
+        ("", ["HS256"], "HS256"),
+        ("-----BEGIN PUBLIC KEY-----\nMIIB", ["RS256", "ES256"], "RS256 or ES256"),
+        ("a secret", ["RS256"], "RS256"),
+    ],
+    ids=["empty", "half", "another's"],
+)
+def test_a_file_without_a_key_of_tokens_is_told(text: str, algorithms: list[str], said: str, tmp_path: Path) -> None:
+    """Else every token is refused, and nobody knows why; an empty secret is one that anybody has."""
+    pytest.importorskip("jwt")
+    file = tmp_path / "key"
+    file.write_text(text)
+    section = {"key_file": str(file), "algorithms": algorithms}
+    with pytest.raises(InputFault) as fault:
+        Tenants(checked_config({"upstream": [GOOD], "jwt": section}, "kvp.toml"))
+    assert str(fault.value) == f"jwt.key_file: {file}: it holds no key for {said}"
