@@ -8,17 +8,19 @@ from kvpolicy.faults import Diagnostic, Note, Place
 from kvpolicy.language import codes, syntax
 from kvpolicy.language.load import group_name
 from kvpolicy.language.scope import Scope
-from kvpolicy.language.spelling import nearest
+from kvpolicy.language.spelling import is_worth_it, nearest
 from kvpolicy.language.synonyms import synonym
 from kvpolicy.language.typer import Typer
 from kvpolicy.language.types import EXAMPLES, INT, spoken, unit_missing
 
 
-def unknown(what: str, written: str, place: Place, known: Iterable[str], otherwise: str | None = None) -> Diagnostic:
-    """A word that does not exist, with the nearest that does."""
+def unknown(
+    what: str, written: str, place: Place, known: Iterable[str], otherwise: str | None = None, *, told: int = 0
+) -> Diagnostic:
+    """A word that does not exist, with the nearest that does. told: see `is_worth_it`."""
     table = tuple(known)
     meant = synonym(what, written)
-    near = meant if meant in table else nearest(written, table)
+    near = meant if meant in table else nearest(written, table) if is_worth_it(told, len(table)) else None
     fix = f"did you mean `{near}`?" if near else otherwise
     if fix is None and table:
         fix = f"it can be {', '.join(table[:24])}"
@@ -87,7 +89,9 @@ def _setting(setting: syntax.Let, used: syntax.Member, group: str, typer: Typer,
     if key not in scope.lets:
         lets = [let.name for let in used.file.lets]
         what = f"let in '{used.file.name}' called"
-        typer.faults.append(unknown(what, setting.name, setting.place, lets, "it has no `let` at all"))
+        typer.faults.append(
+            unknown(what, setting.name, setting.place, lets, "it has no `let` at all", told=len(typer.faults))
+        )
         return
     wanted = typer.let(key)
     if "?" not in (found.kind, wanted.kind) and found.kind != wanted.kind:
@@ -123,7 +127,7 @@ def check_layers(files: syntax.FileSet, typer: Typer) -> None:
                         codes.DEFINED_TWICE.at(place, message, notes=(note,), fix="remove one of the two")
                     )
                 elif name not in known and name not in scope.lost:
-                    typer.faults.append(unknown("layer or used policy", name, place, known))
+                    typer.faults.append(unknown("layer or used policy", name, place, known, told=len(typer.faults)))
                 seen.setdefault(name, place)
         for extra in member.file.layers[1:]:
             note = Note(member.file.layers[0].place, "the first")
@@ -144,7 +148,9 @@ def check_over(files: syntax.FileSet, typer: Typer) -> None:
                 elif not rule_known(path, member.group, typer.scope):
                     label = "no rule has a label here; give the one that is meant one: `NAME: turn { … }`"
                     known = typer.scope.rule_names(member.group)
-                    typer.faults.append(unknown("rule", ".".join(path), place, known, None if known else label))
+                    typer.faults.append(
+                        unknown("rule", ".".join(path), place, known, None if known else label, told=len(typer.faults))
+                    )
 
 
 def rule_known(path: tuple[str, ...], group: str, scope: Scope) -> bool:

@@ -81,7 +81,7 @@ def _expect(step: syntax.Expect, group: str, typer: Typer) -> None:
         by = declaration.by
         if by is not None and not rule_known(by, group, typer.scope) and ".".join(by) not in typer.scope.places:
             known = (*typer.scope.rule_names(group), *sorted(typer.scope.places))
-            typer.faults.append(unknown("rule", ".".join(by), declaration.place, known))
+            typer.faults.append(unknown("rule", ".".join(by), declaration.place, known, told=len(typer.faults)))
 
 
 def _expected_value(declaration: syntax.Declaration, group: str, typer: Typer) -> None:

@@ -14,7 +14,8 @@ from kvpolicy.language.callers import CIRCLE_MEND, circle_message, circles
 from kvpolicy.language.check_chances import chances
 from kvpolicy.language.check_counts import bounds, counts
 from kvpolicy.language.check_names import unknown
-from kvpolicy.language.nesting import MOST_COMPARED, MOST_TOLD, nest, node_names
+from kvpolicy.language.nesting import MOST_TOLD, nest, node_names
+from kvpolicy.language.spelling import is_worth_it
 from kvpolicy.language.typer import Typer
 
 
@@ -70,7 +71,7 @@ def _undeclared(workflow: syntax.Workflow, nodes: Mapping[str, Place], lost: Con
             message = f"nodes of '{workflow.name}' that are not declared: {len(strange) - number:,} more"
             yield codes.UNKNOWN_NAME.at(place, message, fix="declare them: `agent NAME, NAME`")
             return
-        known = nodes.keys() - {other} if number * len(nodes) < MOST_COMPARED else ()  # none leads to itself by a slip
+        known = nodes.keys() - {other} if is_worth_it(number, len(nodes)) else ()  # none leads to itself by a slip
         yield unknown("node", name, place, known, f"declare it: `agent {name}`")
 
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 from kvpolicy.faults import Diagnostic, Place
 from kvpolicy.language import codes, syntax
-from kvpolicy.language.spelling import nearest
+from kvpolicy.language.spelling import is_worth_it, nearest
 
 MOST_NODES = 10_000  # of a workflow, with those of the workflows in it: names are cheap to write and multiply
 DEEPEST = 16  # workflows within one another
 MOST_TOLD = 50  # unknown names, one by one
-MOST_COMPARED = 20_000  # names with others that are known, to find the nearest
 Key = tuple[str, str]  # group, name
 
 
@@ -111,7 +110,7 @@ class _Looking:
         if len(self._strange) > MOST_TOLD:
             return
         written, near = ".".join(node.path), None
-        if (len(self._strange) - 1) * len(self.known) < MOST_COMPARED:
+        if is_worth_it(len(self._strange) - 1, len(self.known)):
             names = [name if group == key[0] else f"{group}.{name}" for group, name in self.known]
             names.remove(key[1])
             near = nearest(written, names) or next((name for name in names if name.endswith(f".{written}")), None)

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+MOST_COMPARED = 20_000  # words with known ones in one text: the nearest of thousands takes a while
+
+
+def is_worth_it(told: int, known: int) -> bool:
+    """Whether the nearest of `known` words is looked for, where so many faults were told before: of a text that is
+    full of unknown words the first ones show what is wrong."""
+    return told * known < MOST_COMPARED
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word with the fewest slips from `word`, None where none is near (more than a third is wrong).

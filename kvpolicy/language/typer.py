@@ -13,7 +13,7 @@ from kvpolicy.language import codes, syntax
 from kvpolicy.language.build_expressions import BROKEN
 from kvpolicy.language.habits import example
 from kvpolicy.language.scope import Scope
-from kvpolicy.language.spelling import nearest
+from kvpolicy.language.spelling import is_worth_it, nearest
 from kvpolicy.language.type_calls import CallTyper
 from kvpolicy.language.types import (
     BOOL,
@@ -114,7 +114,8 @@ class Typer(CallTyper):
             fix = f"'{written}' is said of a span, in brackets behind it, such as `{example(written)}`"
         else:
             lets = [name if owner in {"", group} else f"{owner}.{name}" for owner, name in self.scope.lets]
-            near = nearest(written, (*lets, *(f"{name}()" for name in words.FUNCTIONS), "yes", "no", "never"))
+            known = (*lets, *(f"{name}()" for name in words.FUNCTIONS), "yes", "no", "never")
+            near = nearest(written, known) if is_worth_it(len(self.faults), len(known)) else None
             fix = f"did you mean `{near}`?" if near else f"define it: `let {node.path[-1]} = …`"
         self.faults.append(codes.UNKNOWN_NAME.at(node.place, f"'{written}' is not defined", fix=fix))
         return SILENT

@@ -118,14 +118,20 @@ class Holding(Plans):
                     self._make_due(held, now)
             self._end(owner)
 
-    def stepped(self, owner: Owner, now: float) -> None:
-        """An owner did something: what is planned for others of its run may be another thing now, and is due."""
+    def stepped(self, owners: Iterable[Owner], now: float) -> None:
+        """Owners did something, and their own plans have been read again or are due: what is planned for others of
+        their runs may be another thing now, and is due."""
         if not self._reads_others:
             return
-        for mate in self._state.run_mates(owner):
-            for held in self.of(mate) if mate != owner else ():
-                if reads_others(held.seen.chosen.version.policy):
-                    self._make_due(held, now)
+        planned = frozenset(owners)
+        left = dict.fromkeys(planned)
+        while left:
+            owner, _ = left.popitem()
+            for mate in self._state.run_mates(owner):  # one of a run stands for all of it
+                left.pop(mate, None)
+                for held in self.of(mate) if mate not in planned else ():
+                    if reads_others(held.seen.chosen.version.policy):
+                        self._make_due(held, now)
 
     def came(self, owner: Owner, event: str, *, noticed: bool = False) -> None:
         """Something happened to this owner. noticed: nobody said so, it was seen in a prompt."""
@@ -142,8 +148,7 @@ class Holding(Plans):
         reached = list(dict.fromkeys(owners))
         self.heard(event, reached)
         self.replan(reached, event.at)
-        for owner in reached if self._reads_others else ():
-            self.stepped(owner, event.at)
+        self.stepped(reached, event.at)
 
     def heard(self, event: Event, owners: Iterable[Owner], *, noticed: bool = False) -> None:
         """The same, where plans are read again later. noticed: see `came`."""

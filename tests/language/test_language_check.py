@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvpolicy import words
-from kvpolicy.language.spelling import nearest
+from kvpolicy.language.spelling import MOST_COMPARED, nearest
 from tests.language.language_texts import faults_of, names_of
 
 
@@ -285,3 +285,20 @@ def test_nearest() -> None:
     assert nearest("docs", words.SPAN_KINDS) is None
     assert nearest("xyzzy", words.SPAN_KINDS) is None
     assert nearest("", words.SPAN_KINDS) is None
+
+
+@pytest.mark.parametrize("what", ["let", "rule"])
+def test_where_many_names_are_known_only_the_first_unknown_ones_are_compared(what: str) -> None:
+    known, unknown = 400, 120
+    written = {
+        "let": ("let name{0} = 5s", "turn[tenant = t{0}] when idle() < nam{0} {{ priority: 50 }}"),
+        "rule": (
+            "name{0}: turn[tenant = t{0}] {{ priority: 50 }}",
+            "tools[tenant = t{0}] over nam{0} {{ priority: 60 }}",
+        ),
+    }[what]
+    lines = [written[0].format(n) for n in range(known)] + [written[1].format(n) for n in range(unknown)]
+    near = [fault.fix for fault in faults_of("\n".join(lines)) if fault.code == "KVP101"]
+    assert len(near) == unknown
+    asked = sum("did you mean" in (fix or "") for fix in near)
+    assert near[0] == "did you mean `name0`?" and 20 < asked <= MOST_COMPARED // known + 1 < unknown

@@ -20,9 +20,9 @@ from kvpolicy.language.format import format_text
 from kvpolicy.language.grammar import parser
 from kvpolicy.language.load import load, load_text
 from kvpolicy.language.met import is_nested
-from kvpolicy.language.nesting import DEEPEST, MOST_COMPARED, MOST_NODES, nest, outermost
+from kvpolicy.language.nesting import DEEPEST, MOST_NODES, nest, outermost
 from kvpolicy.language.parse import parse
-from kvpolicy.language.spelling import nearest
+from kvpolicy.language.spelling import MOST_COMPARED, nearest
 from kvpolicy.policy.compile import compile as compile_policy
 from kvpolicy.workflow.graph import Graph
 from tests.language.language_texts import faults_of

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from kvpolicy.request import Owner, Request
 from kvpolicy.service.desk import Desk
@@ -21,7 +22,7 @@ from kvpolicy.store.replica import answer_record, event_record, request_record
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.spreading import MOST
 from kvpolicy.workflow.state import RunState
-from tests.service.test_caps import TOKENS, exchange, made
+from tests.service.test_caps import TOKENS, exchange, made, sent
 from tests.service.through import Through, until
 from tests.simulated.running import running
 
@@ -78,6 +79,24 @@ def test_whose_turn_has_not_come_is_told_in_its_own_order() -> None:
     assert decisions.state.phase(Owner("t", "s40")) == "running"
     assert decisions.state.phase(Owner("t", "s41")) == "ended"
     assert owners(told, "session_end").count("s40") == 1
+
+
+def test_what_reaches_many_of_one_run_goes_through_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decisions = made("policy p\nturn when fan_out() >= 2 { priority: 60 }\nsystem { priority: 50 }\n")
+    for number in range(MANY):
+        place = {"session": "s", "run": "r", "branch": f"b{number}"}
+        sent(decisions, exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"context": place}}, name=f"e-{number}"))
+    now = decisions.clock()
+    while decisions.holding.tick(now) <= 0:
+        pass
+    rows = [(owner, held) for owner, plans in decisions.holding.all() for held in plans]
+    assert len(rows) == MANY and not any(held.due for _, held in rows)
+    looks, mates = [], decisions.state.run_mates
+    monkeypatch.setattr(decisions.state, "run_mates", lambda owner: looks.append(owner) or mates(owner))
+    reached = [owner for owner, _ in rows[:REACHED_AT_ONCE]]
+    decisions.holding.happened(Event(now, "tool_call", {"run": "r"}), reached)
+    assert len(looks) == 1
+    assert {owner for owner, held in rows if held.due} == {owner for owner, _ in rows[REACHED_AT_ONCE:]}
 
 
 def test_of_many_that_mean_many_some_wait_and_that_is_said() -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from kvpolicy import words
 from kvpolicy.faults import WARNING, Diagnostic, Place
 from kvpolicy.language import codes, syntax
-from kvpolicy.language.nesting import MOST_COMPARED, node_names
+from kvpolicy.language.nesting import node_names
 from kvpolicy.language.phrase import phrase
-from kvpolicy.language.spelling import nearest
+from kvpolicy.language.spelling import is_worth_it, nearest
 from kvpolicy.policy.analysis.view import View, called
 from kvpolicy.policy.matching import domains
 from kvpolicy.policy.order import phase_of
@@ -98,7 +98,7 @@ def _strangers(match: syntax.Match, agents: dict[str, frozenset[str]], told: int
             continue
         for name in _names(condition):
             if name not in everyone:
-                near = nearest(name, everyone) if told * len(everyone) < MOST_COMPARED else None
+                near = nearest(name, everyone) if is_worth_it(told, len(everyone)) else None
                 fix = f"did you mean `{near}`?" if near else f"its nodes are {_some(everyone)}"
                 message = f"no workflow here has a node '{name}', so this {condition.attribute} is never met in it"
                 yield replace(codes.MATCHES_NOTHING.at(condition.place, message, fix=fix), severity=WARNING)
