@@ -81,8 +81,9 @@ def say(policy: Resolver, drawn: Outline, state: State, now: float, pace: Callab
     looks = getattr(state, "intervals_of", None)
     quiet = alike is not None and looks is not None and looks(owner) is None
     told = (owner.tenant, owner.agent, getattr(state, "hits_stamp", None)) if quiet else None
-    if alike is not None and alike.said is not None and alike.said[0] == told:
-        said: Said = alike.said[1]
+    before = None if alike is None else alike.said  # once: engines in other threads may share the policy
+    if before is not None and before[0] == told:
+        said: Said = before[1]
     else:
         said = Said(_ask(policy, drawn, state, now, pace), drawn.claimed, drawn.groups)
         if alike is not None and told is not None and _lasts(alike, owner, told[2]):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvpolicy import words
 from kvpolicy.language.load import load_text
-from kvpolicy.plan import plan
+from kvpolicy.plan import plan, say
 from kvpolicy.plan.alike import groups_of
 from kvpolicy.plan.outline import Outline
 from kvpolicy.policy.compile import compile as compile_policy
@@ -71,6 +71,32 @@ def test_what_is_said_while_nothing_is_open_is_said_once() -> None:
     assert other.wishes is not first.wishes
     state.record_hit(Owner(session="s9", agent="a"), "system")
     assert said(4, 8, "a").wishes[0].priority == 50
+
+
+def test_what_another_thread_says_meanwhile_is_not_taken_for_what_was_looked_at() -> None:
+    """Two engines may share a policy: what one keeps under an agent's name is the other's to replace."""
+    state: Any = RunState(PLAIN.intervals)
+
+    def outline(agent: str) -> Any:
+        spans = spans_of(ROWS(8))
+        request = Request(agent, Owner(session=agent, agent=agent), spans[-1].end or 0, 8, spans)
+        state.arrive(request, 0.0)
+        return Outline(PLAIN, request, state)
+
+    one, other = outline("one"), outline("other")
+    own, others = say(PLAIN, one, state, 0.0), say(PLAIN, other, state, 0.0)
+    about_others = one.alike.said
+    assert about_others[1] is others is not own
+    say(PLAIN, one, state, 0.0)
+
+    class Replaced(tuple[Any, ...]):
+        def __getitem__(self, place: Any) -> Any:
+            one.alike.said = about_others
+            return super().__getitem__(place)
+
+    own = one.alike.said[1]
+    one.alike.said = Replaced(one.alike.said)
+    assert say(PLAIN, one, state, 0.0) is own
 
 
 def test_a_kind_whose_rules_look_at_the_span_tells_nothing() -> None:
