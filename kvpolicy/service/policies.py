@@ -143,13 +143,12 @@ class Policies:
     def put(self, name: str, policy: Policy, source: str = "start") -> Version:
         """Bring a policy into force under a name. The same text again is the same version."""
         digest = digest_of(policy)
-        versions = self._versions.setdefault(name, [])
+        versions = self._versions.get(name, [])
         if versions and versions[-1].digest == digest:
             return versions[-1]
         made = Version(name, versions[-1].number + 1 if versions else 1, digest, policy, source)
-        self._came(policy)
-        versions.append(made)
-        del versions[:-MOST_VERSIONS]
+        self._came(policy)  # before anything is noted: where it raises, what was in force is, whole
+        self._versions[name] = [*versions, made][-MOST_VERSIONS:]
         self.counts[f"changed_{source}"] += 1
         if source not in ("start", "replica"):
             self.published(made)
@@ -162,9 +161,9 @@ class Policies:
         for name, policy in read.items():
             digest = digest_of(policy)
             if self._read.get(name) != digest:
-                self._read[name] = digest
                 before = self._versions[name][-1]
                 made = self.put(name, policy, source)
+                self._read[name] = digest
                 changed += [made] if made is not before else []
         self.fault = None
         self.counts["reload_good"] += 1

@@ -70,16 +70,22 @@ class Reloading:
         """Read everything and bring it into force, or nothing of it. Raises PolicyFault or InputFault."""
         async with self._turn:
             before = self._still.look(folders=True)
+            fault_before = self._policies.fault
             try:
-                made = await asyncio.to_thread(self.read)
+                changed = self._policies.take(await asyncio.to_thread(self.read), source)
             except (PolicyFault, InputFault, OSError) as fault:
                 self._policies.failed(str(fault))
                 self._still.settle(before)
                 log.warning("policies: what is on disk is not taken up: %s", fault)
                 raise
-            was_wrong = self._policies.fault is not None
-            changed = self._policies.take(made, source)
-            if was_wrong:
+            except Exception as fault:
+                said = f"{type(fault).__name__}: {fault}"
+                self._policies.failed(said)
+                self._still.settle({})  # no fault of the files, so it is tried again though none of them changes
+                if said != fault_before:
+                    log.warning("policies: what is on disk is not taken up: %s", said)
+                raise InputFault(said) from fault
+            if fault_before is not None:
                 now = ", ".join(f"{v.name} in version {v.number}" for v in changed) or "nothing of it is new"
                 log.warning("policies: what is on disk is taken up again: %s", now)
             self._still.settle(before)

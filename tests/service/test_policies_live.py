@@ -152,6 +152,42 @@ def test_a_file_that_did_not_change_undoes_no_call(tmp_path: Path) -> None:
     assert live.current(str(file)) is pushed
 
 
+def test_a_policy_that_cannot_come_leaves_what_was_and_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "p.kvp"
+    file.write_text(ONE)
+    bad: list[str] = []
+
+    def came(policy: Policy) -> None:
+        if policy.name in bad:
+            raise RuntimeError("no room")
+
+    live, clock = Policies(PolicySection(name=str(file)), {}, came), Clock()
+    reloading = Reloading(live, clock)
+    with pytest.raises(RuntimeError):
+        bad.append("new")
+        live.put("new", _policy("policy new\nturn { priority: 47 }\n"))
+    assert live.names == (str(file),), "no name without a version"
+    bad.append("two")
+    file.write_text(TWO)
+    assert settle(reloading, clock)
+    for tries in (1, 2):
+        with pytest.raises(KvpError, match="no room"):
+            reload(reloading)
+        assert live.fault == "RuntimeError: no room"
+        assert live.counts["reload_bad"] == tries
+        assert live.current(str(file)).policy.name == "one"
+        clock.now += STILL_S + 0.01
+        assert reloading.due(clock.now), "though the file did not change"
+    assert len([record for record in caplog.records if "no room" in record.getMessage()]) == 1
+    bad.clear()
+    assert reload(reloading) == [str(file)]
+    assert live.current(str(file)).policy.name == "two"
+    assert live.fault is None
+    assert not settle(reloading, clock)
+
+
 def _policy(text: str) -> Policy:
     from kvpolicy.language.load import load_text
     from kvpolicy.policy.checked import examined
