@@ -45,11 +45,15 @@ class Passing(Placing):
         _, line = self._claim(arrival, arrival.hashes, wishes, now, replan)
         for claim in line.claims:
             claim.settled = True
-        self._over(line, now, classified)
-        if line.claims:
-            if spread_drops(line.claims):
-                self._spread_beyond(line, now)
-            line.pieces = []
-            self._unprotect(line)  # while it ran, nothing was
-            self.settle(line, now, lease)
+        try:
+            self._over(line, now, classified)
+            if line.claims:
+                if spread_drops(line.claims):
+                    self._spread_beyond(line, now)
+                line.pieces = []
+                self._unprotect(line)  # while it ran, nothing was
+                self.settle(line, now, lease)
+        except Exception:
+            self._undo(line, now)
+            raise
         return line

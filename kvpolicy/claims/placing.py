@@ -74,12 +74,27 @@ class Placing(Answering):
         chain, line = self._claim(arrival, hashes, wishes_of(directives), now, replan)
         chain.running += 1
         line.running += 1
-        for claim in line.claims:
+        made = line.claims
+        for claim in made:
             claim.users += 1
-        spread_drops(line.claims)
-        self.settle(line, now, lease)
-        self._counted(line, now)
+        try:
+            spread_drops(made)
+            self.settle(line, now, lease)
+            self._counted(line, now)
+        except Exception:
+            chain.running -= 1
+            line.running -= 1
+            for claim in made:
+                claim.users -= 1
+            self._undo(line, now)
+            raise
         return line
+
+    def _undo(self, line: Line, now: float) -> None:
+        """What a request claims has broken on the way: a line that no other runs on is none, so that nothing waits for
+        an end of the request that the ledger is not told of."""
+        if not line.running:
+            self._drop(line, now)
 
     def _claim(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from kvpolicy.plan.clocks import default_lifetime
 from kvpolicy.policy.resolve import Menu
@@ -17,6 +17,7 @@ from kvpolicy.policy.resolve import Menu
 _NO_FACTS: Mapping[str, object] = {}  # where no selector reads any
 _KEPT = 4096  # sequences of kinds
 _LONGEST = 256  # spans of one that is kept
+_MISSING = object()
 
 
 @dataclass(slots=True)
@@ -34,10 +35,11 @@ def groups_of(policy: Any, kinds: tuple[str | None, ...], kind_blind: bool) -> G
     """The groups of spans of these kinds in prompt order (None: one without tokens), numbered as they are met; None
     where a kind does not tell its group. policy: one whose selectors read no attribute. kind_blind: whether the state
     answers alike for all kinds."""
-    kept: dict[object, Groups | None] = policy.groups
+    kept: dict[object, object] = policy.groups
     key = (kinds, kind_blind)
-    if key in kept:
-        return kept[key]
+    found = kept.get(key, _MISSING)  # in one step: engines in two threads may share a policy
+    if found is not _MISSING:
+        return cast("Groups | None", found)
     found = _found(policy, kinds, kind_blind)
     if len(kinds) <= _LONGEST:
         if len(kept) >= _KEPT:

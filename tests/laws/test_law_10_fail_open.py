@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvpolicy.claims.ledger import Ledger
-from kvpolicy.request import Owner, Span
+from kvpolicy.request import Owner, Request, Span
 from kvpolicy.workflow.state import RunState
-from tests.laws.world import POLICIES, SILENT, World, histories, play, spans
+from tests.laws.world import POLICIES, SILENT, SIZE, World, chain, histories, play, spans
 
 PLACES = (
     ("kvpolicy.steering.replanning.plan", None),
@@ -43,6 +43,28 @@ def test_a_request_is_served_whatever_breaks(place: tuple[object, str | None], m
     world.event("session_end", session="x")
     assert world.steering.counters["failures"] > 0
     assert not world.steering.running
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_request_whose_claims_break_leaves_nothing_that_waits_for_its_end(
+    at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World("policy p\nturn { priority: 60 }\n", blocks=8)
+    steering = world.steering
+    for broken in (True, False):
+        with monkeypatch.context() as patch:
+            if broken:
+                patch.setattr("kvpolicy.claims.line.Line.settle", _break)
+            owner, where = Owner(session="s"), spans(("turn", 2))
+            if at_once:
+                request = Request(f"r{broken}", owner, 2 * SIZE, SIZE, where)
+                steering.pass_by(request, chain("a", "b"), world.now, finished=True)
+            else:
+                world.ask(owner, "ab", where, finished=True)
+        holders = list(steering.ledger.holders.values())
+        assert steering.counters["failures"] == 1 and bool(holders) is not broken
+        assert not any(each.running for holder in holders for each in holder.chains.values())
+    assert world.ranks("ab") == [60, 60]
 
 
 @given(histories, st.integers(4, 20))

@@ -78,7 +78,8 @@ def history(seed: int, policy: Any, *, at_once: bool) -> list[Any]:
             )
         told = {name: count for name, count in steering.stats().items() if name not in ("placed", "replans")}
         seen += [outcome.cached, outcome.evicted, steering.pool.eviction_order()]
-        seen += [steering.show_all(hashes, range(len(hashes))), told]
+        shown = steering.show_all(hashes, range(len(hashes)))
+        seen += [[{**row, "claims": sorted(row["claims"], key=str)} for row in shown], told]
     return seen
 
 
