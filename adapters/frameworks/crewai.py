@@ -10,8 +10,7 @@ Its event bus calls from threads of its own, in no order, and is not used.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -43,7 +42,7 @@ class _Place:
 
 _place: ContextVar[_Place | None] = ContextVar("kvpolicy_crewai", default=None)
 _lock = Lock()
-_busy: WeakKeyDictionary[Run, Counter[str]] = WeakKeyDictionary()  # agents whose tasks go on, of each run
+_busy: WeakKeyDictionary[Run, dict[Any, str | None]] = WeakKeyDictionary()  # who does each task that goes on
 
 
 def here() -> Mapping[str, Any] | None:
@@ -68,15 +67,26 @@ def _own(agent: str | None, task: Any) -> str:
     return f"{agent}-{str(task.id)[:8]}"
 
 
-def _counted(agent: str | None, more: int) -> int:
-    """How many tasks agents of this role now have in the run."""
+def _begins(agent: str | None, task: Any) -> bool:
+    """A task goes on from here. Whether another of this role is at work in the run, in another crew."""
     run = current_run()
     if run is None:
-        return 0
+        return False
     with _lock:
-        counts = _busy.setdefault(run, Counter())
-        counts[str(agent)] += more
-        return counts[str(agent)]
+        busy = _busy.setdefault(run, {})
+        beside = any(role == agent for each, role in busy.items() if each != task.id)
+        busy[task.id] = agent
+        return beside
+
+
+def _over(tasks: Iterable[Any]) -> None:
+    """They go on no more, if they did."""
+    run = current_run()
+    if run is None:
+        return
+    with _lock:
+        for task in tasks:
+            _busy.get(run, {}).pop(task.id, None)
 
 
 @quiet
@@ -88,8 +98,7 @@ def _before_step(context: Any) -> None:
         _told("step_start", str(context.step_name), str(context.step_name))
         return
     agent, task = name_of(context.agent), context.task
-    beside = _counted(agent, 1) > 1  # another of this role is at work, in another crew
-    branch = _own(agent, task) if beside or getattr(task, "async_execution", False) else place.branch
+    branch = _own(agent, task) if _begins(agent, task) or getattr(task, "async_execution", False) else place.branch
     _place.set(replace(place, agent=agent, branch=branch, outer=place.branch))
     if branch != place.branch:
         _told("branch_start", agent, agent)
@@ -99,14 +108,14 @@ def _before_step(context: Any) -> None:
 
 @quiet
 def _after_step(context: Any) -> None:
-    """It ended. One that fails ends with its run."""
+    """It ended. One that fails is not said: it is at work until its crew ends, and its step until the run does."""
     if context.kind == "flow_method":
         _told("step_end", str(context.step_name), str(context.step_name))
         return
     agent, place = name_of(context.agent), _place.get() or _Place()
     if place.method is None:
         _told("step_end", agent, agent)
-    _counted(agent, -1)
+    _over([context.task])
     if place.branch is not None and place.branch == _own(agent, context.task):
         _told("branch_done", None, None)  # of all agents in it
         _place.set(replace(place, branch=place.outer))
@@ -147,6 +156,7 @@ def _after_tool(context: Any) -> None:
 @quiet
 def _after_all(context: Any) -> None:
     """A crew, a flow or an agent on its own is over: whoever asks next in this thread or task is not of it."""
+    _over(getattr(context.crew, "tasks", ()))  # those that failed
     place = _place.get()
     if place is not None:
         _place.set(_Place(method=place.method) if place.method and context.flow is None else None)

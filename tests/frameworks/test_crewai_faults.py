@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from crewai import Crew
 from crewai.hooks import clear_all_hooks
 
 import kvpolicy
@@ -31,6 +34,25 @@ def test_a_run_that_is_closed_twice_and_a_crew_that_changes(served: Stack) -> No
     assert sum(once.counts.values()) == 1
     assert service.flush(SLOW_S)
     assert {row["phase"] for row in owners(served.service, session="changed")} == {"ended"}
+
+
+def test_a_task_that_failed_is_not_at_work_any_more(served: Stack) -> None:
+    """The application goes on in the same run: the next of that role is the same owner, no branch beside it."""
+    service, llm = kvpolicy.Service(served.service), model(served, Engine())
+
+    def refused() -> Crew:
+        one = agent("a", llm)
+        wrong = task(one, guardrail=lambda output: (False, "refused"), guardrail_max_retries=0)
+        return Crew(agents=[one], tasks=[wrong])
+
+    with watch(refused(), service, session="failed"):
+        with pytest.raises(Exception, match="refused"):
+            refused().kickoff()
+        with pytest.raises(Exception, match="refused"):
+            asyncio.run(refused().akickoff())
+        assert crew(agent("a", llm)).kickoff().raw == "fine"
+    assert service.flush(SLOW_S) and once.counts == {}
+    assert [(row["agent"], row["branch"]) for row in owners(served.service, session="failed")] == [("a", None)]
 
 
 def test_what_cannot_be_read_or_is_of_another_version(served: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
