@@ -65,6 +65,7 @@ class Following:
         self.fault: str | None = None
         self.waiting: tuple[str, ...] = ()
         self._told = gateway.config  # as it was last read, right or wrong
+        self._unkept: str | None = None  # why what came with it is not in the store
         self._still = Stillness(self._paths, clock)
         self._still.settle({})  # it may have changed since it was read for the start
         self._turn = asyncio.Lock()
@@ -81,7 +82,9 @@ class Following:
         async with self._turn:
             before = self._still.look(folders=True)
             try:
-                await self._take(await asyncio.to_thread(self._read, self._source))
+                self._take(await asyncio.to_thread(self._read, self._source))
+                if not await self._bring():
+                    before = {}
             except KvpError as fault:
                 self._failed(str(fault))
                 raise
@@ -89,6 +92,11 @@ class Following:
                 said = f"{fault.filename or self._source.file}: {fault.strerror}"
                 self._failed(said)
                 raise InputFault(said) from None
+            except Exception as fault:
+                said = f"{self._source.file}: {type(fault).__name__}: {fault}"
+                self._failed(said, once=True)
+                before = {}  # no fault of the file, so it is tried again though it does not change
+                raise InputFault(said) from fault
             finally:
                 self._still.settle(before)
 
@@ -134,7 +142,7 @@ class Following:
             raise InputFault(f"{source.file}: {said}: that takes a new start of kvp serve")
         return _Read(config, Tenants(config), self._policies.missing(wanted(config)))
 
-    async def _take(self, read: _Read) -> None:
+    def _take(self, read: _Read) -> None:
         config, gateway = read.config, self._gateway
         started = gateway.config
         self._policies.want(wanted(config), read.policies)
@@ -151,12 +159,28 @@ class Following:
         if waiting and waiting != self.waiting:
             log.warning("configuration: what changed of %s waits for the next start", ", ".join(waiting))
         self.waiting = waiting
-        await self._brought()
 
-    def _failed(self, fault: str) -> None:
-        """What the file says cannot be in force; what was, stays."""
-        self.fault = fault
+    async def _bring(self) -> bool:
+        """Whether policies that came are followed and kept. What is in force is so where the store cannot: a key that
+        is gone opens nothing then either."""
+        said = None
+        try:
+            await self._brought()
+        except Exception as fault:
+            said = f"{type(fault).__name__}: {fault}"
+            if said != self._unkept:
+                log.warning(
+                    "configuration: in force, but its policies are not all followed and kept yet: %s", said
+                )
+        self._unkept = said
+        return said is None
+
+    def _failed(self, fault: str, *, once: bool = False) -> None:
+        """What the file says cannot be in force; what was, stays. once: the same again is not said again."""
+        said, self.fault = self.fault, fault
         self.counts["bad"] += 1
+        if once and said == fault:
+            return
         log.warning("configuration: what is on disk is not taken up: %s", fault)
 
 
