@@ -140,6 +140,9 @@ class Following:
         if config.open != self._gateway.config.open:
             said = "anybody is let in without tenants and tokens" if config.open else "keys are asked, and were not"
             raise InputFault(f"{source.file}: {said}: that takes a new start of kvp serve")
+        if config.admin.key is None and self._gateway.config.admin.key is not None:
+            said = "admin.key is gone, and every caller on loopback would be the operator"
+            raise InputFault(f"{source.file}: {said}: that takes a new start of kvp serve")
         return _Read(config, Tenants(config), self._policies.missing(wanted(config)))
 
     def _take(self, read: _Read) -> None:
@@ -169,9 +172,7 @@ class Following:
         except Exception as fault:
             said = f"{type(fault).__name__}: {fault}"
             if said != self._unkept:
-                log.warning(
-                    "configuration: in force, but its policies are not all followed and kept yet: %s", said
-                )
+                log.warning("configuration: in force, but its policies are not all followed and kept yet: %s", said)
         self._unkept = said
         return said is None
 

@@ -104,3 +104,18 @@ def test_a_store_that_cannot_keep_a_policy_does_not_keep_a_key(
     made.unkept = None
     made.reload()
     assert not made.due()
+
+
+def test_the_operator_s_key_does_not_go_while_it_runs(tmp_path: Path) -> None:
+    made = Followed(tmp_path / "serve.toml", tenant("one"))
+    made.write(tenant("one", f'[admin]\nkey = "{hash_key("op")}"'))
+    made.reload()  # it may come
+    made.write(tenant("two"))
+    with pytest.raises(KvpError, match="admin.key is gone, and every caller on loopback would be the operator"):
+        made.reload()
+    assert made.gateway.config.admin.key == hash_key("op")
+    assert made.gateway.config.tenant[0].keys == (hash_key("one"),), "nothing of it"
+    made.write(tenant("two", f'[admin]\nkey = "{hash_key("new")}"'))
+    made.reload()  # another in its place
+    assert made.gateway.config.admin.key == hash_key("new")
+    assert made.gateway.config.tenant[0].keys == (hash_key("two"),)
