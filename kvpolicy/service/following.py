@@ -21,6 +21,7 @@ from kvpolicy.policy.policy import Policy
 from kvpolicy.service.app import Gateway
 from kvpolicy.service.config import Config
 from kvpolicy.service.policies import Policies
+from kvpolicy.service.reloading import is_packaged
 from kvpolicy.service.stillness import LOOK_S, Stillness
 from kvpolicy.service.tenants import Tenants
 
@@ -131,7 +132,7 @@ class Following:
             paths.add(Path(self._told.jwt.key_file))
         if self.fault is None:
             return paths
-        paths |= {Path(name) for name in wanted(self._told).values()}
+        paths |= {Path(name) for name in wanted(self._told).values() if not is_packaged(name)}
         return paths | {path.parent for path in paths}
 
     def _read(self, source: Source) -> _Read:

@@ -36,7 +36,7 @@ class Reloading:
 
     def follow(self) -> None:
         """The policies that are wanted now are looked at from now on, and no others."""
-        targets = tuple(name for name in self._policies.wanted if not _is_packaged(name))
+        targets = tuple(name for name in self._policies.wanted if not is_packaged(name))
         texts: dict[str, str] = {}
         files: dict[str, tuple[Path, ...]] = {}
         for name in targets:
@@ -109,7 +109,8 @@ class Reloading:
             return  # said and counted
 
 
-def _is_packaged(name: str) -> bool:
+def is_packaged(name: str) -> bool:
+    """Whether a policy of this name is the package's own, and no file that may change."""
     return "/" not in name and not name.endswith(".kvp") and not Path(name).exists() and packaged_text(name) is not None
 
 

@@ -111,7 +111,7 @@ def test_the_operator_s_key_does_not_go_while_it_runs(tmp_path: Path) -> None:
     made.write(tenant("one", f'[admin]\nkey = "{hash_key("op")}"'))
     made.reload()  # it may come
     made.write(tenant("two"))
-    with pytest.raises(KvpError, match="admin.key is gone, and every caller on loopback would be the operator"):
+    with pytest.raises(KvpError, match=r"admin\.key is gone, and every caller on loopback would be the operator"):
         made.reload()
     assert made.gateway.config.admin.key == hash_key("op")
     assert made.gateway.config.tenant[0].keys == (hash_key("one"),), "nothing of it"
@@ -119,3 +119,18 @@ def test_the_operator_s_key_does_not_go_while_it_runs(tmp_path: Path) -> None:
     made.reload()  # another in its place
     assert made.gateway.config.admin.key == hash_key("new")
     assert made.gateway.config.tenant[0].keys == (hash_key("two"),)
+
+
+def test_a_packaged_policy_is_no_file_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    made = Followed(tmp_path / "etc" / "serve.toml", tenant("one", 'policy = "coding_agent"'))
+    made.write("[[tenant\n")
+    with pytest.raises(KvpError, match="not TOML"):
+        made.reload()
+    assert not made.due()
+    Path("other").write_text("")
+    assert not made.due()
+    made.write(tenant("two", 'policy = "coding_agent"'))
+    assert made.due()
