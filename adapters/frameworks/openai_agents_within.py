@@ -90,20 +90,46 @@ def _begun(args: tuple[Any, ...], named: dict[str, Any]) -> Within | None:
 
 
 @contextmanager
-def _within(args: tuple[Any, ...], named: dict[str, Any], *, streamed: bool = False) -> Iterator[None]:
+def _within(args: tuple[Any, ...], named: dict[str, Any], *, streamed: bool = False) -> Iterator[Within | None]:
     """A run that begins in here is within the one that is here. streamed: it goes on when this is left."""
     inner = _begun(args, named)
     if inner is None:
-        yield
+        try:
+            yield None
+        except BaseException:
+            _failed(named)
+            raise
         return
     place, failed = now.set(inner), True
     try:
-        yield
+        yield inner
         failed = False
     finally:
         now.reset(place)
         if failed or not streamed:
             inner.over()
+
+
+@quiet
+def _failed(named: dict[str, Any]) -> None:
+    """A run under the watched hooks themselves failed: its agent is at work no more, and another may begin there."""
+    if isinstance(named.get("hooks"), Hooks):
+        named["hooks"].end_step()
+
+
+@quiet
+def _over_with(inner: Within | None, named: dict[str, Any], result: Any) -> None:
+    """A streamed run is over with the SDK's own task for it, however that ends, and whether anybody reads it or not."""
+
+    @quiet
+    def over(_: Any) -> None:
+        if inner is not None:
+            inner.over()
+        elif result.final_output is None and not result.interruptions:  # failed, or was cancelled
+            _failed(named)
+
+    if inner is not None or isinstance(named.get("hooks"), Hooks):
+        result.run_loop_task.add_done_callback(over)
 
 
 def follow() -> None:
@@ -127,8 +153,10 @@ def follow() -> None:
 
     @functools.wraps(run_streamed)
     def streamed(cls: Any, *args: Any, **named: Any) -> Any:
-        with _within(args, named, streamed=True):
-            return run_streamed(cls, *args, **named)
+        with _within(args, named, streamed=True) as inner:
+            result = run_streamed(cls, *args, **named)
+            _over_with(inner, named, result)
+            return result
 
     awaited.of_kvpolicy = True  # type: ignore[attr-defined]
     for name, followed in (("run", awaited), ("run_sync", called), ("run_streamed", streamed)):
