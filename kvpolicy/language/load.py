@@ -105,7 +105,7 @@ class _Loader:
             data = bytes_of(path)
         except OSError as error:
             near = None
-            if path.parent.is_dir():
+            if os.path.isdir(path.parent):
                 near = nearest(path.name, (other.name for other in path.parent.glob("*" + SUFFIX)))
             message = f"the file '{use.target}' cannot be read: {reason_of(error)}"
             fix = f'did you mean "{near}"?' if near else "its name is relative to the file that uses it"
@@ -220,10 +220,9 @@ def packaged_names() -> tuple[str, ...]:
 
 def packaged_text(name: str) -> str | None:
     """The text of a packaged policy, None where there is none of that name."""
-    if not name.replace("_", "").replace("-", "").replace(".", "").isalnum() or ".." in name:
-        return None
-    file = resources.files("kvpolicy.policies").joinpath(name + SUFFIX)
-    return file.read_text(encoding="utf-8") if file.is_file() else None
+    found = (entry for entry in resources.files("kvpolicy.policies").iterdir() if entry.name == name + SUFFIX)
+    file = next(found, None)  # looked for among those there are: a name may be a way out, or longer than a file's
+    return None if file is None else file.read_text(encoding="utf-8")
 
 
 def _is_packaged(target: str | Path) -> bool:

@@ -302,3 +302,8 @@ def test_where_many_names_are_known_only_the_first_unknown_ones_are_compared(wha
     assert len(near) == unknown
     asked = sum("did you mean" in (fix or "") for fix in near)
     assert near[0] == "did you mean `name0`?" and 20 < asked <= MOST_COMPARED // known + 1 < unknown
+
+
+@pytest.mark.parametrize("used", ["a" * 300, f'"{"b" * 300}/c.kvp"', f'"{"c" * 300}.kvp"'])
+def test_a_used_name_that_no_file_can_have_is_an_unknown_one(used: str) -> None:
+    assert names_of(f"use {used}\nany {{ priority: 60 }}") == ["unknown-name"]
