@@ -89,8 +89,8 @@ class Request:
     depth, model, last_step). extra: {"lora": …, "salt": …, "images": […]}, see the interfaces. waits: whose answers
     made the tool calls of its owner that are open as it comes, by the ids of requests; None among them: not known.
     brings: whether it brings the result of one, where its spans do not show that yet. events: what has happened to its
-    owner by its coming, and is told with it alone. head: a name for what its prompt
-    begins with (system and tools), the same for its owner's next prompts, where that is known sooner than its spans.
+    owner by its coming, and is told with it alone. head: a name for what its prompt begins with (system and tools), the
+    same for its owner's next prompts, where that is known sooner than its spans.
     """
 
     id: str

@@ -179,7 +179,9 @@ def _span(
     until = row.get("protected_for")
     protected = None if until is None else inf if until == "never" else now + _seconds(until, f"{where}.protected_for")
     said = row.get("ends")
-    if protected is not None and end_of is not None and isinstance(said, int | float) and protected < inf:
+    if said is not None and (isinstance(said, bool) or not isinstance(said, int | float) or not isfinite(said)):
+        raise InputFault(f"{where}.ends: a number is needed, not {said!r}")
+    if said is not None and protected is not None and end_of is not None and protected < inf:
         protected = end_of(said, protected)
     hold, ttl = row.get("hold"), row.get("ttl")
     event = row.get("until")

@@ -157,7 +157,7 @@ def _wait_anew(engine: Requests, ledger: Ledger, running: Running, told: Told, n
     if head_of(told.request, layout, hashes) == running.arrival.head:
         running.arrival = replace(running.arrival, request=told.request, layout=layout)
     else:
-        running.arrival = arrive(ledger, told, hashes, now)
+        running.arrival = arrive(ledger, told, hashes, now, anew=True)
     running.told = told
 
 

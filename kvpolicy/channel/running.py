@@ -12,8 +12,9 @@ from typing import Any, cast
 
 from kvpolicy.blocks import lay_out
 from kvpolicy.channel.payload import Told
+from kvpolicy.claims.arrival import Arrival
 from kvpolicy.claims.claim import Claim
-from kvpolicy.claims.ledger import Arrival, Ledger
+from kvpolicy.claims.ledger import Ledger
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
 from kvpolicy.policy.model import GRACE_S, RESUMES
@@ -32,10 +33,11 @@ def happened(ledger: Ledger, holder: Holder, event: str, now: float, *, noticed:
             chain.compacted = True
 
 
-def arrive(ledger: Ledger, told: Told, hashes: Hashes, now: float) -> Arrival:
-    """A request has come that says this, and its blocks are not looked up yet: what it shows to be dead ends."""
+def arrive(ledger: Ledger, told: Told, hashes: Hashes, now: float, *, anew: bool = False) -> Arrival:
+    """A request has come that says this, and its blocks are not looked up yet: what it shows to be dead ends. anew: it
+    came before, and said something else; what had happened by its coming has not happened again."""
     holder = ledger.holder(told.request.owner)
-    if holder is not None:
+    if holder is not None and not anew:
         for event in told.request.events:
             happened(ledger, holder, event, now)
     return ledger.arrive(told.request, lay_out(told.request), hashes, now, waits=told.request.waits)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
-from kvpolicy.blocks import Layout
+from kvpolicy.claims.arrival import Arrival
 from kvpolicy.claims.claim import SHARED_LIFETIMES, Claim
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, carries_result
@@ -16,25 +16,16 @@ from kvpolicy.claims.owners import Chain, Holder, carries_result
 FOREIGN_REQUESTS = 2  # so many in a row with another head end a chain
 
 
-def bury(
-    holder: Holder,
-    head: Hashable,
-    layout: Layout,
-    hashes: Sequence[Hashable],
-    waits: Collection[str | None],
-    brings: bool = False,
-) -> list[Line]:
-    """End the claims that a request of `holder` with this head shows to be dead; returns the lines that changed.
-    waits: whose answers made the tool calls that are open, by the ids of requests; None: nobody knows whose. brings:
-    it brings a result for them, although its layout does not show where."""
+def bury(holder: Holder, arrival: Arrival) -> list[Line]:
+    """End the claims that a request of `holder` shows to be dead; returns the lines that changed."""
     changed: list[Line] = []
-    _note_calls(holder, waits)
-    own = holder.chains.get(head)
-    answered = bool(waits) and (brings or carries_result(layout, _goes_on_from(own, hashes)))
-    others_answered = answered and (own is None or not own.awaits)
-    for chain in holder.chains.values():
+    own = holder.chains.get(arrival.head)
+    answered = bool(arrival.waits) and _brings_result(arrival, _goes_on_from(own, arrival.hashes))
+    others_answered = answered and (own is None or not _awaits(holder, arrival.head, own, arrival.waits))
+    for head, chain in holder.chains.items():
+        chain.awaits = _awaits(holder, head, chain, arrival.waits)
         if chain is own:
-            changed += _newest(chain, layout, hashes, brings)
+            changed += _newest(chain, arrival)
             chain.awaits = chain.awaits and not answered
             continue
         chain.awaits = chain.awaits and not others_answered
@@ -47,47 +38,41 @@ def bury(
     return changed
 
 
-def _note_calls(holder: Holder, waits: Collection[str | None]) -> None:
-    """Which chains wait for results. A chain that waits does so until a result of its own has come or no call of its
-    owner is open: run state takes any result that names no call for that of every call."""
-    for head, chain in holder.chains.items():
-        if not waits:
-            chain.awaits = False
-        elif any(line.request is not None and line.request.id in waits for line in chain.lines):
-            chain.awaits = True
-        elif None in waits and head == holder.latest:
-            chain.awaits = True  # events told of the call, and this chain's answer was the last before them
-
-
-def is_aside(
-    holder: Holder,
-    head: Hashable,
-    layout: Layout,
-    hashes: Sequence[Hashable],
-    waits: Collection[str | None],
-    brings: bool = False,
-) -> bool:
+def is_aside(holder: Holder, arrival: Arrival) -> bool:
     """Whether a request that comes while its owner waits for a tool is none that the tool's result leads to: it brings
-    none, and does not go on in a chain that waits. waits, brings: see `bury`."""
-    if not holder.chains or brings or carries_result(layout, 0):
+    none, and does not go on in a chain that waits."""
+    if not holder.chains or _brings_result(arrival, 0):
         return False
-    _note_calls(holder, waits)
-    chain = holder.chains.get(head)
-    if chain is None or not chain.awaits:
+    chain = holder.chains.get(arrival.head)
+    if chain is None or not _awaits(holder, arrival.head, chain, arrival.waits):
         return True
-    return not any(line.reproduced(hashes) == len(line.claims) for line in chain.lines)
+    return not any(line.reproduced(arrival.hashes) == len(line.claims) for line in chain.lines)
 
 
-def _newest(chain: Chain, layout: Layout, hashes: Sequence[Hashable], brings: bool) -> list[Line]:
+def _awaits(holder: Holder, head: Hashable, chain: Chain, waits: Collection[str | None]) -> bool:
+    """Whether a chain waits for a result. It does so until one of its own has come or no call of its owner is open: run
+    state takes any result that names no call for that of every call."""
+    if not waits or chain.awaits:
+        return bool(waits)
+    if any(line.request is not None and line.request.id in waits for line in chain.lines):
+        return True
+    return None in waits and head == holder.latest  # events told of the call; this chain's answer was the last before
+
+
+def _brings_result(arrival: Arrival, reproduced: int) -> bool:
+    """Whether a request brings a result behind its first `reproduced` blocks, or says so without showing where."""
+    return arrival.request.brings or carries_result(arrival.layout, reproduced)
+
+
+def _newest(chain: Chain, arrival: Arrival) -> list[Line]:
     chain.foreign = 0
     compacted, chain.compacted = chain.compacted, False
     changed = []
     for line in chain.lines:
-        count = line.reproduced(hashes)
+        count = line.reproduced(arrival.hashes)
         if count == len(line.claims):
             continue
-        answered = brings or carries_result(layout, line.claims[count - 1].full if count else 0)
-        waits = chain.awaits and not answered
+        waits = chain.awaits and not _brings_result(arrival, line.claims[count - 1].full if count else 0)
         # INVARIANT: nothing dies while a request of the chain runs, or a call waits whose result this one lacks.
         if (chain.running or waits) and not compacted:
             continue

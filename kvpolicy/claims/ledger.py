@@ -21,7 +21,6 @@ from kvpolicy.claims.claim import Claim
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Holder
 from kvpolicy.claims.passing import Passing
-from kvpolicy.claims.placing import Arrival
 from kvpolicy.claims.settling import BUDGET
 from kvpolicy.request import Owner
 
@@ -124,4 +123,4 @@ class Ledger(Passing):
         return count
 
 
-__all__ = ["BUDGET", "CANCEL_GRACE_S", "Arrival", "Ledger"]
+__all__ = ["BUDGET", "CANCEL_GRACE_S", "Ledger"]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kvpolicy.claims.arrival import Arrival
 from kvpolicy.claims.claim import spread_drops
 from kvpolicy.claims.line import Line
-from kvpolicy.claims.placing import Arrival, Placing
+from kvpolicy.claims.placing import Placing
 from kvpolicy.claims.ranks import Lease
 from kvpolicy.claims.wish import Wish
 

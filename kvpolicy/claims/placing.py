@@ -7,12 +7,13 @@ of time.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import inf
 
 from kvpolicy.blocks import Layout
 from kvpolicy.claims import dead
 from kvpolicy.claims.answering import Answering
+from kvpolicy.claims.arrival import Arrival
 from kvpolicy.claims.claim import Claim, spread_drops
 from kvpolicy.claims.line import Line
 from kvpolicy.claims.owners import Chain, Holder, head_of
@@ -21,18 +22,6 @@ from kvpolicy.claims.renew import renew
 from kvpolicy.claims.wish import Wish, wishes_of
 from kvpolicy.directive import Directive
 from kvpolicy.request import Request
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A request that has come: layout of its spans, all its block hashes, the head of its chain. aside: its owner
-    waits for a tool, and this request neither carries the result nor goes on where the answer that called ended."""
-
-    request: Request
-    layout: Layout
-    hashes: Sequence[Hashable]
-    head: Hashable
-    aside: bool
 
 
 class Placing(Answering):
@@ -47,18 +36,19 @@ class Placing(Answering):
         *,
         waits: Collection[str | None] = (),
     ) -> Arrival:
-        """A request has come, and its blocks are not looked up yet: what it shows to be dead ends. waits: the requests,
-        by id, whose answers made the tool calls of its owner that are open; None among them: not known whose."""
+        """A request has come, and its blocks are not looked up yet: what it shows to be dead ends. waits: see
+        `Arrival`."""
         holder = self._holder(request.owner)
-        head = head_of(request, layout, hashes)
-        aside = bool(waits) and dead.is_aside(holder, head, layout, hashes, waits, request.brings)
+        arrival = Arrival(request, layout, hashes, head_of(request, layout, hashes), waits)
+        if waits and dead.is_aside(holder, arrival):
+            arrival = replace(arrival, aside=True)
         if not holder.nameless:
-            for line in dead.bury(holder, head, layout, hashes, waits, request.brings):
+            for line in dead.bury(holder, arrival):
                 if line.claims:
                     self.settle(line, now)
                 else:
                     self._drop(line, now)
-        return Arrival(request, layout, hashes, head, aside)
+        return arrival
 
     def place(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from kvpolicy.claims.ledger import Arrival
+from kvpolicy.claims.arrival import Arrival
 from kvpolicy.plan import Outline, say
 from kvpolicy.request import Request
 from kvpolicy.steering.ending import Ending, tells_what_follows

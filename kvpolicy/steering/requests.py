@@ -11,7 +11,8 @@ from math import inf
 
 from kvpolicy.blocks import lay_out
 from kvpolicy.claims.answers import IGNORED, Answer, answers
-from kvpolicy.claims.ledger import BUDGET, Arrival
+from kvpolicy.claims.arrival import Arrival
+from kvpolicy.claims.ledger import BUDGET
 from kvpolicy.claims.line import Line
 from kvpolicy.directive import Plan
 from kvpolicy.plan import Outline, Said

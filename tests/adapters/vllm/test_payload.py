@@ -88,6 +88,8 @@ def test_what_vllm_cannot_do_is_a_loss() -> None:
         ({"spans": [{"kind": "turn", "start": 0, "end": 16, "ttl": -5}]}, "spans[0].ttl"),
         ({"spans": [{"kind": "turn", "start": 0, "end": 16, "for": "ever"}]}, "spans[0].for"),
         ({"owner": ["s"]}, "owner"),
+        ({"spans": [{"kind": "turn", "start": 0, "end": 16, "protected_for": 5, "ends": "soon"}]}, "spans[0].ends"),
+        ({"spans": [{"kind": "turn", "start": 0, "end": 16, "protected_for": 5, "ends": True}]}, "spans[0].ends"),
         ({"waits": True}, "waits"),
         ({"waits": [1]}, "waits"),
     ],
