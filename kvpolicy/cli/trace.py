@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     elif isinstance(rows, list):
         for row in rows:
             print(f"{row['name']:<22} {row['what']}\n{'':<22} {row['source']} ({row['licence']})\n{'':<22} {row['at']}")
+        print(_looked())
     else:
         for key, value in rows.items():
             print(f"{key:<20} {value}" if args.action == "info" else value)
@@ -87,6 +88,14 @@ def _list(args: argparse.Namespace) -> list[dict[str, object]]:
     return rows
 
 
+def _looked() -> str:
+    """Where the files of known traces were looked for: a row says only where its file is, or will come from."""
+    from kvpolicy.simulate.library import cache, data_folders
+
+    folders = ", ".join(str(folder) for folder in data_folders())
+    return f"\nFiles are looked for below {folders} (KVPOLICY_DATA names another folder), then in {cache()}."
+
+
 def _make(args: argparse.Namespace) -> int:
     from kvpolicy.simulate.trace import Facts
     from kvpolicy.simulate.workloads.catalogue import workload
@@ -121,8 +130,13 @@ def _setting(text: str) -> tuple[str, float]:
 
 
 def _get(args: argparse.Namespace) -> dict[str, object]:
-    from kvpolicy.simulate.library import KNOWN, obtain
+    from kvpolicy.simulate.library import GENERATED, KNOWN, obtain
+    from kvpolicy.simulate.workloads.catalogue import WORKLOADS
 
+    if args.name in WORKLOADS:
+        raise InputFault(f"{args.name}: it is made, not fetched: kvp trace make {args.name} --out FILE")
+    if args.name == GENERATED:
+        raise InputFault(f"{args.name}: it is made when it is replayed and has no file: kvp simulate {args.name} …")
     if args.name not in KNOWN:
         raise InputFault(f"{args.name}: no known trace; known are {', '.join(KNOWN)}")
     return {"path": str(obtain(args.name))}
