@@ -119,7 +119,7 @@ class Deciding:
 
     def _expect(self, seen: Seen, places: Places | None, now: float) -> None:
         """What it should find cached, by what its chain's last prompt left."""
-        held = self.holding.last(seen.arrived.owner, seen.arrived.chain)
+        held = self.holding.plans.last(seen.arrived.owner, seen.arrived.chain)
         if held is None:
             return
         reproduced = held.request.tokens
@@ -198,7 +198,7 @@ class Deciding:
         salt = exchange.sent.get(SALT_FIELD)
 
         def found(places: Places | None) -> None:
-            self.holding.awaits_no_more(seen)
+            self.holding.awaited.discard(seen)
             if places is None:
                 return
             for tell in self.placed:
@@ -212,7 +212,7 @@ class Deciding:
             if exchange.upstream is not None:
                 self._count(exchange, seen)  # what was told as deferred
 
-        self.holding.awaits(seen)
+        self.holding.awaited.add(seen)
         self.fetch(seen.conversation, self.offsets, found)
 
     def _answer(self, exchange: Exchange, seen: Seen | None, status: str, reason: str | None = None) -> None:

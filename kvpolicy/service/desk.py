@@ -258,7 +258,7 @@ class Desk:
     async def owners(self, tenant: Tenant, session: str | None, run: str | None) -> list[dict[str, Any]]:
         """The tenant's owners, those of a session or a run where one is named."""
         state, rows = self._decisions.state, []
-        for number, (owner, held) in enumerate(self._decisions.holding.all(), 1):
+        for number, (owner, held) in enumerate(self._decisions.holding.plans.all(), 1):
             if number % MOST_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if (
@@ -282,7 +282,7 @@ class Desk:
         return rows
 
     def _held(self, tenant: Tenant, request_id: str) -> Held:
-        held = self._decisions.holding.find(request_id)
+        held = self._decisions.holding.plans.find(request_id)
         if held is None or held.request.owner.tenant != tenant.name:
             raise Refusal(404, "not_found_error", f"nothing is remembered of a request {request_id!r}")
         return held

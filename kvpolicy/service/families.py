@@ -69,7 +69,7 @@ class Parts(Collector):
             ),
             ("kvpolicy_store_replicas", "Gateways that were last seen to share the store.", store.replicas),
             ("kvpolicy_sessions", "Chains that are remembered.", len(decisions.sessions)),
-            ("kvpolicy_owners_held", "Owners for whom engines hold something by our plans.", len(holding)),
+            ("kvpolicy_owners_held", "Owners for whom engines hold something by our plans.", len(holding.plans)),
         ):
             gauge = GaugeMetricFamily(name, text)
             gauge.add_metric([], value)

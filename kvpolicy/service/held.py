@@ -96,7 +96,7 @@ class Plans:
         return len(self._owners)
 
     @property
-    def plans(self) -> int:
+    def count(self) -> int:
         """How many, of all owners."""
         return len(self._by_id)
 
@@ -114,6 +114,10 @@ class Plans:
         """The plan of a request, while it is held."""
         return self._by_id.get(request_id)
 
+    def holds(self, held: Held) -> bool:
+        """Whether it is one of them still."""
+        return self._by_id.get(held.exchange.id) is held
+
     def knows(self, owner: Owner) -> bool:
         """Whether engines hold something for it by our plans."""
         return owner in self._owners
@@ -122,7 +126,7 @@ class Plans:
         """The newest plan of an owner's chain."""
         return next((held for held in reversed(self.of(owner)) if held.seen.arrived.chain is chain), None)
 
-    def _put(self, held: Held) -> None:
+    def put(self, held: Held) -> None:
         """Take a plan in, and let go of those whose place it takes."""
         owner = held.seen.arrived.owner
         others = self.of(owner)
@@ -130,22 +134,50 @@ class Plans:
         for each in others:
             if held.replaces(each, busy):
                 held.take_over(each)
-                self._drop(each)
+                self.drop(each)
         plans = self._owners.setdefault(owner, OrderedDict())
         self._owners.move_to_end(owner)
         plans[held.exchange.id] = self._by_id[held.exchange.id] = held
         if len(plans) > MOST_PLANS:
-            self._drop(next(iter(plans.values())))
+            self.drop(next(iter(plans.values())))
         if len(self._owners) > MOST_OWNERS:
             for each in self.of(next(iter(self._owners))):
-                self._drop(each)
+                self.drop(each)
 
-    def _drop(self, held: Held) -> None:
+    def drop(self, held: Held) -> None:
+        """Let go of a plan."""
         owner = held.seen.arrived.owner
         plans = self._owners[owner]
         del plans[held.exchange.id], self._by_id[held.exchange.id]
         if not plans:
             del self._owners[owner]
+
+
+class Awaited:
+    """Requests whose plans are to follow, by owner: no more than places are asked for at a time, as whoever asks for
+    some is told in any case."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Owner, set[Seen]] = {}
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def add(self, seen: Seen) -> None:
+        """Its plan is to follow it."""
+        self._owners.setdefault(seen.arrived.owner, set()).add(seen)
+
+    def discard(self, seen: Seen) -> None:
+        """Its plan is made now, or none will be."""
+        waiting = self._owners.get(seen.arrived.owner, set())
+        waiting.discard(seen)
+        if not waiting:
+            self._owners.pop(seen.arrived.owner, None)
+
+    def end(self, owner: Owner, lifetimes: frozenset[str]) -> None:
+        """Claims of these have ended before the plans that would make them are there."""
+        for seen in self._owners.get(owner, ()):
+            seen.ends |= lifetimes
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
@@ -20,36 +20,37 @@ from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
 from kvpolicy.request import Owner, Request
 from kvpolicy.service.exchange import Exchange
-from kvpolicy.service.held import MOST_PLANS, Held, Plans, reads_others
+from kvpolicy.service.held import Awaited, Held, Plans, reads_others
 from kvpolicy.service.meaning.client_agents import ClientAgents
 from kvpolicy.service.outbox import Said
 from kvpolicy.service.planning import Planning
 from kvpolicy.service.seen import Seen
+from kvpolicy.service.stepping import Stepping
 from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
 
 __all__ = ["REACHED_AT_ONCE", "Held", "Holding"]
 
 Send = Callable[[str, Said], None]
-MOST_AWAITED = 4096  # owners with plans that are to follow
 AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
 STEP_S = 0.002  # likewise, of what is done in steps
 REACHED_AT_ONCE = 8  # owners that an event comes to in one step
+MATES_AT_ONCE = 64  # that are looked at in one part of a step
 
 
-class Holding(Plans):
-    """send: a message to the engine at an address. counts: replans sent events faults. agents: at which nodes those
-    stand that clients name by ids. sooner: set when something is due before all that was due; whoever sleeps until
-    then wakes."""
+class Holding:
+    """plans: those that are held; awaited: requests whose plans are to follow. send: a message to the engine at an
+    address. counts: replans sent events faults. agents: at which nodes those stand that clients name by ids. sooner:
+    set when something is due before all that was due; whoever sleeps until then wakes."""
 
     def __init__(self, planning: Planning, send: Send) -> None:
-        super().__init__()
+        self.plans, self.awaited = Plans(), Awaited()
         self._planning, self._state, self._send = planning, planning.state, send
         self._due: list[tuple[float, int, Held]] = []
         self._numbers = count()
         self._engines: set[str] = set()
         self._ending: dict[Owner, set[str]] = {}  # claims that end when the owner's plans have been read again
-        self._awaited: OrderedDict[Owner, list[Seen]] = OrderedDict()  # whose plans are to follow
+        self._stepping = Stepping(self._state)
         self._reads_others = False  # whether a policy was in force by which a run's owners hang on each other
         self.counts: Counter[str] = Counter()
         self.agents = ClientAgents()
@@ -58,16 +59,16 @@ class Holding(Plans):
     def let_go(self, owner: Owner, model: str | None) -> None:
         """Another replica serves this owner's requests now: its plans are that one's affair."""
         self._ending.pop(owner, None)
-        for held in self.of(owner):
+        for held in self.plans.of(owner):
             if held.seen.conversation.model == model:
-                self._drop(held)
+                self.plans.drop(held)
                 self.counts["let_go"] += 1
 
     def forget(self, owner: Owner) -> None:
         """Nothing was heard of an owner for so long that its claims have ended everywhere."""
         self._ending.pop(owner, None)
-        for held in self.of(owner):
-            self._drop(held)
+        for held in self.plans.of(owner):
+            self.plans.drop(held)
 
     def hold(self, exchange: Exchange, seen: Seen, payload: Mapping[str, Any]) -> None:
         """A plan went out with its request, or is about to follow it. payload: as the engine takes it."""
@@ -75,31 +76,18 @@ class Holding(Plans):
             return
         self._reads_others = self._reads_others or reads_others(seen.chosen.version.policy)
         held = Held(exchange, seen, seen.request, payload)
-        self._put(held)
+        self.plans.put(held)
         self._time(held, seen.plan)
-
-    def awaits(self, seen: Seen) -> None:
-        """The plan of a request is to follow it."""
-        owner = seen.arrived.owner
-        self._awaited[owner] = [*(self._awaited.get(owner) or ())[1 - MOST_PLANS :], seen]
-        while len(self._awaited) > MOST_AWAITED:
-            self._awaited.popitem(last=False)
-
-    def awaits_no_more(self, seen: Seen) -> None:
-        """Its plan is made now, or none will be."""
-        left = [each for each in self._awaited.pop(seen.arrived.owner, ()) if each is not seen]
-        if left:
-            self._awaited[seen.arrived.owner] = left
 
     def follow(self, exchange: Exchange) -> None:
         """Send the newest plan of a request that went out without one."""
-        held = self.find(exchange.id)
+        held = self.plans.find(exchange.id)
         if held is not None:
             self._tell(held)
 
     def arrived(self, exchange: Exchange) -> None:
         """A request goes to an engine: a plan that was made on the way follows it now."""
-        held = self.find(exchange.id)
+        held = self.plans.find(exchange.id)
         if held is not None and (held.untold or (held.at is not None and held.at != held.url)):
             self._tell(held)
 
@@ -108,7 +96,7 @@ class Holding(Plans):
         What is to end with an event ends after that: a plan may say of it that it is dropped."""
         read = 0
         for owner in dict.fromkeys(owners):
-            for held in self.of(owner):
+            for held in self.plans.of(owner):
                 if held.exchange.id == besides:
                     continue
                 read += 1
@@ -118,20 +106,12 @@ class Holding(Plans):
                     self._make_due(held, now)
             self._end(owner)
 
-    def stepped(self, owners: Iterable[Owner], now: float) -> None:
+    def stepped(self, owners: Iterable[Owner]) -> None:
         """Owners did something, and their own plans have been read again or are due: what is planned for others of
-        their runs may be another thing now, and is due."""
-        if not self._reads_others:
-            return
-        planned = frozenset(owners)
-        left = dict.fromkeys(planned)
-        while left:
-            owner, _ = left.popitem()
-            for mate in self._state.run_mates(owner):  # one of a run stands for all of it
-                left.pop(mate, None)
-                for held in self.of(mate) if mate not in planned else ():
-                    if reads_others(held.seen.chosen.version.policy):
-                        self._make_due(held, now)
+        their runs may be another thing now, and is made due in the next turns."""
+        if self._reads_others:
+            self._stepping.note(owners)
+            self.sooner.set()
 
     def came(self, owner: Owner, event: str, *, noticed: bool = False) -> None:
         """Something happened to this owner. noticed: nobody said so, it was seen in a prompt."""
@@ -148,16 +128,16 @@ class Holding(Plans):
         reached = list(dict.fromkeys(owners))
         self.heard(event, reached)
         self.replan(reached, event.at)
-        self.stepped(reached, event.at)
+        self.stepped(reached)
 
     def heard(self, event: Event, owners: Iterable[Owner], *, noticed: bool = False) -> None:
         """The same, where plans are read again later. noticed: see `came`."""
         reached, ends = list(owners), ENDS.get(event.name)
         self.agents.told(event, reached)
         for owner in reached:
-            for seen in self._awaited.get(owner, ()) if ends is not None else ():
-                seen.ends |= ends or frozenset()
-            if not self.knows(owner):
+            if ends is not None:
+                self.awaited.end(owner, ends)
+            if not self.plans.knows(owner):
                 continue
             self.counts["events"] += 1
             if event.name != "tool_result" or self._state.phase(owner) != "tool_pause":  # another call may be open
@@ -172,14 +152,15 @@ class Holding(Plans):
         ends = perf_counter() + STEP_S
         while self._state.go_on() and perf_counter() < ends:
             pass
+        self._step(now)
         read, ends = 0, perf_counter() + STEP_S
         while self._due and self._due[0][0] <= now and read < AT_ONCE and perf_counter() < ends:
             at, _, held = heapq.heappop(self._due)
-            if held.valid_until <= now and held.valid_until == at and self.find(held.exchange.id) is held:
+            if held.valid_until == at and self.plans.holds(held):
                 self._again(held, now)
                 self._end(held.request.owner)
                 read += 1
-        if self._state.is_behind:
+        if self._state.is_behind or self._stepping:
             return 0.0
         return self._due[0][0] - now if self._due else inf
 
@@ -192,13 +173,22 @@ class Holding(Plans):
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
+    def _step(self, now: float) -> None:
+        """Make due what others' steps may have changed, for STEP_S."""
+        ends = perf_counter() + STEP_S
+        while perf_counter() < ends and (mates := self._stepping.take(MATES_AT_ONCE)):
+            for mate in mates:
+                for held in self.plans.of(mate):
+                    if reads_others(held.seen.chosen.version.policy):
+                        self._make_due(held, now)
+
     def _end(self, owner: Owner) -> None:
         """End what an event ends, once no plan of the owner waits to be read again."""
-        if owner not in self._ending or any(held.due for held in self.of(owner)):
+        if owner not in self._ending or any(held.due for held in self.plans.of(owner)):
             return
         ends = self._ending.pop(owner)
         self._say(owner, Said("end", owner, lifetimes=tuple(sorted(ends))))
-        for held in self.of(owner):
+        for held in self.plans.of(owner):
             held.seen.ends |= ends
 
     def _make_due(self, held: Held, now: float) -> None:
@@ -244,10 +234,8 @@ class Holding(Plans):
             if not self._due or at < self._due[0][0]:
                 self.sooner.set()
             heapq.heappush(self._due, (at, next(self._numbers), held))
-        if len(self._due) > 64 + 4 * self.plans:
-            self._due = [
-                row for row in self._due if row[2].valid_until == row[0] and self.find(row[2].exchange.id) is row[2]
-            ]
+        if len(self._due) > 64 + 4 * self.plans.count:
+            self._due = [row for row in self._due if row[2].valid_until == row[0] and self.plans.holds(row[2])]
             heapq.heapify(self._due)
 
     def engines(self) -> set[str]:
@@ -256,4 +244,4 @@ class Holding(Plans):
 
     def urls(self, owner: Owner) -> set[str]:
         """Engines that act on plans of this owner; shadowed ones were told of none."""
-        return {url for held in self.of(owner) if held.enforced for url in held.everywhere}
+        return {url for held in self.plans.of(owner) if held.enforced for url in held.everywhere}

@@ -104,8 +104,8 @@ def main(sessions: int = 10_000, messages: int = 20) -> None:
     asyncio.run(all_of_them())
     gc.collect()
     after = resident_mb()
-    assert len(decisions.holding) == sessions + 1
-    assert decisions.state.phase(next(iter(decisions.holding.all()))[0]) == "tool_pause"
+    assert len(decisions.holding.plans) == sessions + 1
+    assert decisions.state.phase(next(iter(decisions.holding.plans.all()))[0]) == "tool_pause"
     print(f"{processor()}, load {os.getloadavg()[0]:.1f}")
     print(
         f"{sessions:,} live sessions of {messages + 1} messages: {after:.0f} MB, {before:.0f} MB of it before; "

@@ -44,8 +44,8 @@ def test_the_sdks_own_retries_are_one_turn(session: str | None) -> None:
         assert [each.named("x-stainless-retry-count") for each in asked] == [["0"], ["1"], ["2"]]
         assert len({orjson.loads(each.body)["cache_salt"] for each in asked}) == 1
         decisions = stage(made, "decisions")
-        assert until(lambda: len(decisions.holding) == 1)
-        ((_, (held,)),) = decisions.holding.all()
+        assert until(lambda: len(decisions.holding.plans) == 1)
+        ((_, (held,)),) = decisions.holding.plans.all()
         assert held.request.attributes["turn"] == 1
         rows = httpx.get(f"{at}/v1/owners").json()["owners"]
         assert [row["session"] for row in rows] == [session or rows[0]["session"]]
@@ -73,7 +73,7 @@ def test_two_at_once_under_one_key_are_told_to_the_engine_as_one(late: bool) -> 
 
         def told() -> list[tuple[object, object]]:
             """Of what is held: its key, and which turn of its run it is."""
-            held = [one.request for _, each in holding.all() for one in each]
+            held = [one.request for _, each in holding.plans.all() for one in each]
             return [(request.key, request.attributes.get("turn")) for request in held]
 
         def ask(_: int) -> bytes:

@@ -89,14 +89,23 @@ def test_what_reaches_many_of_one_run_goes_through_it_once(monkeypatch: pytest.M
     now = decisions.clock()
     while decisions.holding.tick(now) <= 0:
         pass
-    rows = [(owner, held) for owner, plans in decisions.holding.all() for held in plans]
+    rows = [(owner, held) for owner, plans in decisions.holding.plans.all() for held in plans]
     assert len(rows) == MANY and not any(held.due for _, held in rows)
     looks, mates = [], decisions.state.run_mates
     monkeypatch.setattr(decisions.state, "run_mates", lambda owner: looks.append(owner) or mates(owner))
     reached = [owner for owner, _ in rows[:REACHED_AT_ONCE]]
-    decisions.holding.happened(Event(now, "tool_call", {"run": "r"}), reached)
+    for _ in range(2):  # however often, before their turn
+        decisions.holding.happened(Event(now, "tool_call", {"run": "r"}), reached)
+    assert looks == [], "and not while whoever told of it waits"
+    decisions.holding._step(now)
     assert len(looks) == 1
     assert {owner for owner, held in rows if held.due} == {owner for owner, _ in rows[REACHED_AT_ONCE:]}
+    while decisions.holding.tick(now) <= 0:
+        pass
+    for part in (rows[:2], rows[2:4]):  # who did something first has not heard of the others
+        decisions.holding.happened(Event(now, "tool_result", {"run": "r"}), [owner for owner, _ in part])
+    decisions.holding._step(now)
+    assert {owner for owner, held in rows if not held.due} == {owner for owner, _ in rows[2:4]}
 
 
 def test_of_many_that_mean_many_some_wait_and_that_is_said() -> None:

@@ -32,12 +32,12 @@ def test_what_is_silent_for_a_day_is_forgotten() -> None:
     decisions = made()
     for number in range(5):
         served(decisions, f"s{number}")
-    assert (len(decisions.holding), len(decisions.sessions)) == (5, 5)
+    assert (len(decisions.holding.plans), len(decisions.sessions)) == (5, 5)
     now = decisions.clock()
     assert swept(decisions, now + DAY / 2) == 0
     assert swept(decisions, now + 2 * DAY) == 5
-    assert (len(decisions.holding), len(decisions.sessions), len(decisions.state.owners())) == (0, 0, 0)
-    assert decisions.holding.find("p-s0") is None
+    assert (len(decisions.holding.plans), len(decisions.sessions), len(decisions.state.owners())) == (0, 0, 0)
+    assert decisions.holding.plans.find("p-s0") is None
 
 
 def test_of_more_owners_than_may_be_the_longest_silent_go_and_none_that_runs() -> None:
@@ -57,9 +57,9 @@ def test_no_more_owners_are_held_than_may_be(monkeypatch: pytest.MonkeyPatch) ->
     decisions = made()
     for number in range(6):
         served(decisions, f"s{number}")
-    assert [owner.session for owner, _ in decisions.holding.all()] == ["s3", "s4", "s5"]
-    assert decisions.holding.find("p-s2") is None
-    assert decisions.holding.find("p-s5") is not None
+    assert [owner.session for owner, _ in decisions.holding.plans.all()] == ["s3", "s4", "s5"]
+    assert decisions.holding.plans.find("p-s2") is None
+    assert decisions.holding.plans.find("p-s5") is not None
 
 
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])
@@ -70,6 +70,6 @@ def test_who_waits_for_a_plan_is_forgotten_when_it_is_there_or_never_comes(mode:
     asked = exchange(Tenant("t"), {"messages": [{"role": "user", "content": "x"}], "kvp": {"session": "s"}})
     asked.dialect = "chat"
     sent(decisions, asked)
-    assert len(decisions.holding._awaited) == 1
+    assert len(decisions.holding.awaited) == 1
     told.pop()(places)
-    assert not decisions.holding._awaited
+    assert not decisions.holding.awaited

@@ -44,7 +44,7 @@ def test_the_places_of_one_tenants_prompt_are_not_known_for_another(running: tup
     assert status(at, "two", PROMPT, **SAME) == UNPLACED
     # and it is the tenant that makes the difference: its own next request finds them
     assert until(lambda: status(at, "two", PROMPT, **SAME) == PLACED)
-    held = [rows[-1].seen.conversation.units for _, rows in stage(made, "decisions").holding.all()]
+    held = [rows[-1].seen.conversation.units for _, rows in stage(made, "decisions").holding.plans.all()]
     digests = [{unit.digest for unit in units} for units in held]
     assert len(digests) == 2
     assert not digests[0] & digests[1]
