@@ -63,7 +63,9 @@ async def hear(together: Together, holding: Holding, clock: Callable[[], float])
     while True:
         await asyncio.sleep(NEWS_S)
         with suppress(Exception):
-            holding.replan(together.apply_news(), clock())
+            changed = together.apply_news()
+            holding.replan(changed, clock())
+            holding.stepped(changed)
 
 
 async def forget(sessions: Sessions, state: RunState, holding: Holding, clock: Callable[[], float]) -> None:

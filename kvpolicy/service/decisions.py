@@ -127,7 +127,7 @@ class Decisions(Deciding):
         for event_name in resumed:
             self.holding.came(owner, event_name)  # to engines that it does not go to
         self.holding.replan((*reached, *changed), now, besides=exchange.id)
-        self.holding.stepped((owner,))
+        self.holding.stepped((owner, *changed))
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class Decisions(Deciding):
             for kind in found_by(seen.request, reader.cached):
                 self.state.record_hit(owner, kind)
         self.holding.replan((*changed, owner), now)
-        self.holding.stepped((owner,))
+        self.holding.stepped((owner, *changed))
         if seen.context.final:
             event, of = self._addressed(Event(now, "session_end", {}), seen)
             self.holding.happened(event, self.telling.note(event, of))

@@ -8,13 +8,17 @@ from collections.abc import Iterable
 import pytest
 
 from kvpolicy.request import Owner, Request
+from kvpolicy.service.beside import hear, running
 from kvpolicy.service.telling import Together
+from kvpolicy.service.tenants import Tenant
 from kvpolicy.store.awaited import AwaitedStore
 from kvpolicy.store.memory import MemoryStore
 from kvpolicy.store.replica import answer_record, request_record
 from kvpolicy.workflow.events import Event
 from kvpolicy.workflow.state import RunState
+from tests.service.test_caps import TOKENS, exchange, made, sent
 
+FANS_OUT = "policy p\nturn { priority: 40 }\nturn when fan_out() >= 2 { priority: 60 }\n"
 OURS, OTHERS = Owner("t", "ours"), Owner("t", "others")
 PAUSED = Event(3.0, "tool_call", {"tenant": "t", "session": "ours", "tool": "grep"})
 
@@ -63,3 +67,26 @@ def test_whoever_takes_news_next_has_them() -> None:
         assert made.here.apply_news() == ()
 
     asyncio.run(told())
+
+
+def test_what_another_replica_s_owner_does_changes_what_is_planned_for_its_run_here() -> None:
+    """A plan that counts branches is read again, though nothing has happened to its own owner."""
+    decisions, store = made(FANS_OUT), MemoryStore()
+    here = Together(AwaitedStore(store), decisions.state, decisions.holding.happened, decisions.holding.let_go)
+    decisions.telling = here
+    seen = sent(decisions, exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"context": {"session": "s", "run": "r"}}}))
+    assert [row.priority for row in seen.plan.directives] == [40]
+
+    async def told() -> None:
+        async with running(hear(here, decisions.holding, decisions.clock)):
+            for number in range(2):
+                branch = Owner("t", "s", "r", branch=f"b{number}", parent="s")
+                store.append(request_record(Request(f"there-{number}", branch, 64, 16), 5.0))
+            for _ in range(500):
+                decisions.holding.tick(decisions.clock())
+                if [row.priority for row in seen.plan.directives] == [60]:
+                    return
+                await asyncio.sleep(0.01)
+
+    asyncio.run(told())
+    assert [row.priority for row in seen.plan.directives] == [60]
