@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from crewai.hooks import InterceptionPoint, get_hooks, register_hook
 
+from kvpolicy.adapters.frameworks.at_work import at_work
 from kvpolicy.adapters.frameworks.crewai_graph import graph, name_of
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
 from kvpolicy.client.scope import sources
@@ -41,8 +40,6 @@ class _Place:
 
 
 _place: ContextVar[_Place | None] = ContextVar("kvpolicy_crewai", default=None)
-_lock = Lock()
-_busy: WeakKeyDictionary[Run, dict[Any, str | None]] = WeakKeyDictionary()  # who does each task that goes on
 
 
 def here() -> Mapping[str, Any] | None:
@@ -70,23 +67,14 @@ def _own(agent: str | None, task: Any) -> str:
 def _begins(agent: str | None, task: Any) -> bool:
     """A task goes on from here. Whether another of this role is at work in the run, in another crew."""
     run = current_run()
-    if run is None:
-        return False
-    with _lock:
-        busy = _busy.setdefault(run, {})
-        beside = any(role == agent for each, role in busy.items() if each != task.id)
-        busy[task.id] = agent
-        return beside
+    return run is not None and at_work(run).begins(agent, task.id)[1]
 
 
 def _over(tasks: Iterable[Any]) -> None:
     """They go on no more, if they did."""
     run = current_run()
-    if run is None:
-        return
-    with _lock:
-        for task in tasks:
-            _busy.get(run, {}).pop(task.id, None)
+    if run is not None:
+        at_work(run).ends(*(task.id for task in tasks))
 
 
 @quiet

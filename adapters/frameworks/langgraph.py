@@ -29,7 +29,7 @@ __all__ = ["Handler", "graph", "here", "watch"]
 
 _MOST = 10_000  # tasks and tools that are remembered as running
 _PUSHED = "__pregel_push"
-_WITHIN, _TASK = "|", ":"  # of a checkpoint's namespace: graphs within tasks, a node and its task's id
+_GRAPHS, _TASK = "|", ":"  # of a checkpoint's namespace: graphs within tasks, a node and its task's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ def _where(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     task is in its branch; the second graph that one task runs, and any further, in one of its own (`tools+1`).
     """
     name, space = str(metadata["langgraph_node"]), str(metadata.get("langgraph_checkpoint_ns", ""))
-    *around, _ = space.split(_WITHIN)
+    *around, _ = space.split(_GRAPHS)
     number = around.pop() if around and _TASK not in around[-1] else None
     node = NESTED.join([*(part.partition(_TASK)[0] for part in around if _TASK in part), name])
-    outer = _places.get(_WITHIN.join(around), {}).get("branch")
+    outer = _places.get(_GRAPHS.join(around), {}).get("branch")
     again = f"{around[-1].partition(_TASK)[0]}+{number}" if number and around else None
     own = (again, f"{name}-{metadata['langgraph_path'][1]}" if _sent(metadata) else None)
     branch = NESTED.join(part for part in (outer, *own) if part) or None

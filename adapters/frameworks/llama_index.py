@@ -11,10 +11,9 @@ hold inside of steps.
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -25,6 +24,7 @@ from workflows import Workflow
 from workflows.events import Event
 
 from kvpolicy.adapters.frameworks import llama_index_sessions
+from kvpolicy.adapters.frameworks.at_work import at_work
 from kvpolicy.adapters.frameworks.llama_index_graph import agents_of, fanned, graph, loaded
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
 from kvpolicy.client.scope import current, inside, leave
@@ -33,7 +33,7 @@ from kvpolicy.runs import Run
 
 __all__ = ["Handler", "graph", "watch"]
 
-RUN, WITHIN, TOOL = "run", "within", "tool"
+RUN, PART, TOOL = "run", "part", "tool"
 _MOST = 10_000  # spans that are remembered as open
 
 
@@ -49,13 +49,11 @@ class _Watched:
 
 @dataclass(slots=True)
 class _Going:
-    """A run. counts: executions of each step; busy: of those, which run now; agent: whose step is open, of agents."""
+    """A run. fans: steps that each execution of is a branch; agent: whose step is open, of agents."""
 
     run: Run
     fans: frozenset[str]
     of_agents: bool
-    counts: Counter[str] = field(default_factory=Counter)
-    busy: Counter[str] = field(default_factory=Counter)
     agent: str | None = None
 
     def hand_to(self, agent: str | None) -> None:
@@ -101,7 +99,7 @@ class Handler(BaseSpanHandler[Any]):
             if asked is not None:
                 place = _Place(_begun(instance, asked[1], given.get("start_event"), left), RUN, left.pop_all())
             elif outer is not None:
-                level = WITHIN if outer.level == RUN else outer.level
+                level = PART if outer.level == RUN else outer.level
                 if not begins and outer.level == RUN and "llamaindex.step.input_event" in (tags or {}):
                     level = _stepped(outer.going, id_, given, left)
                 elif level != TOOL and isinstance(instance, loaded("tools", "BaseTool")):
@@ -157,23 +155,15 @@ def _stepped(going: _Going, id_: str, given: Mapping[str, Any], left: ExitStack)
         left.callback(leave, inside(node=going.agent, agent=going.agent))
     else:
         name = id_.rpartition(".")[2][: -len("-01234567-89ab-cdef-0123-456789abcdef")]
-        with _lock:
-            number, at_once = going.counts[name], going.busy[name] > 0
-            going.counts[name] += 1
-            going.busy[name] += 1
-        left.callback(_over, going, name)
-        if at_once or name in going.fans:
+        number, beside = at_work(going.run).begins(name, id_)
+        left.callback(at_work(going.run).ends, id_)
+        if beside or name in going.fans:
             left.enter_context(going.run.branch(f"{name}-{number}"))
         left.enter_context(going.run.step(name))
     if not isinstance(event, loaded("agent.workflow", "ToolCall")):
-        return WITHIN
+        return PART
     left.enter_context(going.run.tool(event.tool_name, call=event.tool_id))
     return TOOL
-
-
-def _over(going: _Going, name: str) -> None:
-    with _lock:
-        going.busy[name] -= 1
 
 
 _HANDLER = Handler()

@@ -11,7 +11,6 @@ one agent at a time in a run. What a tool runs is a run within it, with hooks an
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
@@ -20,6 +19,7 @@ from typing import Any, Self
 
 from agents import RunHooks
 
+from kvpolicy.adapters.frameworks.at_work import at_work
 from kvpolicy.adapters.frameworks.openai_agents_graph import graph
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
 from kvpolicy.client.scope import sources
@@ -31,14 +31,15 @@ __all__ = ["Hooks", "Steps", "graph", "here", "watch"]
 
 class Steps(RunHooks[Any]):
     """The hooks of one run of the SDK, and who runs now in it. run: where its events go. branch: which of several that
-    go on side by side it is; outer: the branch around that. busy: agents at work in all of the watched run."""
+    go on side by side it is; outer: the branch around that."""
 
     def __init__(self, run: Run, agent: str, branch: str | None = None, outer: str | None = None) -> None:
         self.run = run
         self.agent = agent
         self.branch = branch
         self.outer = outer
-        self.busy: Counter[str] = Counter()
+        self.key = object()  # with a name: of who is at work in it
+        self.held: str | None = None  # who is at work to its end, whoever goes on
         self.open: str | None = None
 
     def where(self) -> dict[str, Any]:
@@ -54,7 +55,7 @@ class Steps(RunHooks[Any]):
         """An agent's step begins."""
         self.end_step()
         self.agent = self.open = agent.name
-        self.busy[self.agent] += 1
+        at_work(self.run).begins(self.agent, (self.key, self.agent))
         self._told("step_start", self.agent, node=self.agent)
 
     @quiet
@@ -88,7 +89,8 @@ class Steps(RunHooks[Any]):
         """Whoever runs in it has ended."""
         if self.open is not None:
             ended, self.open = self.open, None
-            self.busy[ended] -= 1
+            if ended != self.held:
+                at_work(self.run).ends((self.key, ended))
             self._told("step_end", ended, node=ended)
 
 

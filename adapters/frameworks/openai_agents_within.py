@@ -9,33 +9,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 from agents import RunHooks, Runner
 from agents.lifecycle import RunHooksBase
 
+from kvpolicy.adapters.frameworks.at_work import at_work
 from kvpolicy.adapters.frameworks.openai_agents import Hooks, Steps, now
 from kvpolicy.adapters.frameworks.quiet import quiet
 from kvpolicy.workflow.graph import NESTED
 
-_numbers = count(1)
 
-
-class Within(Steps):
+class InnerSteps(Steps):
     """The hooks of a run within another. It is in the branch around it; at work beside another of its name it is one
     of its own."""
 
     def __init__(self, outer: Steps, agent: str) -> None:
-        beside = outer.busy[agent] > 0
-        own = f"{agent}-{next(_numbers)}" if beside else None
-        branch = NESTED.join(part for part in (outer.branch, own) if part) or None
-        super().__init__(outer.run, agent, branch, outer.branch if own else outer.outer)
-        self.busy = outer.busy
-        self.busy[agent] += 1
-        self._counted: str | None = agent
-        self._beside = beside
-        if beside:
+        super().__init__(outer.run, agent, outer.branch, outer.outer)
+        self.held = agent
+        number, self._beside = at_work(self.run).begins(agent, (self.key, agent))
+        if self._beside:
+            self.branch = NESTED.join(part for part in (outer.branch, f"{agent}-{number}") if part)
+            self.outer = outer.branch
             parent = {} if self.outer is None else {"parent": self.outer}
             self._told("branch_start", agent, node=agent, **parent)
 
@@ -48,11 +43,10 @@ class Within(Steps):
     def over(self) -> None:
         """It has ended, however: said once."""
         self.end_step()
-        if self._counted is not None:
-            self.busy[self._counted] -= 1
-            self._counted = None
-            if self._beside:  # of all agents in it
-                self.run.event("branch_done", branch=self.branch)
+        at_work(self.run).ends((self.key, self.held))
+        if self._beside:
+            self._beside = False
+            self.run.event("branch_done", branch=self.branch)  # of all agents in it
 
 
 class Both(RunHooks[Any]):
@@ -76,7 +70,7 @@ for _name in dir(RunHooksBase):
 
 
 @quiet
-def _begun(args: tuple[Any, ...], named: dict[str, Any]) -> Within | None:
+def _begun(args: tuple[Any, ...], named: dict[str, Any]) -> InnerSteps | None:
     """The hooks of a run that begins here, which it is given; None where it is the watched one, or nobody watches."""
     outer, given = now.get(), named.get("hooks")
     if outer is None or (given is outer and outer.open is None):
@@ -84,13 +78,13 @@ def _begun(args: tuple[Any, ...], named: dict[str, Any]) -> Within | None:
     if given is not None and given is not outer and (isinstance(given, Hooks) or not isinstance(given, RunHooksBase)):
         return None
     agent = named["starting_agent"] if "starting_agent" in named else args[0]
-    inner = Within(outer, str(agent.name))
+    inner = InnerSteps(outer, str(agent.name))
     named["hooks"] = inner if given is None or given is outer else Both(inner, given)
     return inner
 
 
 @contextmanager
-def _within(args: tuple[Any, ...], named: dict[str, Any], *, streamed: bool = False) -> Iterator[Within | None]:
+def _within(args: tuple[Any, ...], named: dict[str, Any], *, streamed: bool = False) -> Iterator[InnerSteps | None]:
     """A run that begins in here is within the one that is here. streamed: it goes on when this is left."""
     inner = _begun(args, named)
     if inner is None:
@@ -118,7 +112,7 @@ def _failed(named: dict[str, Any]) -> None:
 
 
 @quiet
-def _over_with(inner: Within | None, named: dict[str, Any], result: Any) -> None:
+def _over_with(inner: InnerSteps | None, named: dict[str, Any], result: Any) -> None:
     """A streamed run is over with the SDK's own task for it, however that ends, and whether anybody reads it or not."""
 
     @quiet

@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
 
+from kvpolicy.adapters.frameworks.at_work import at_work
 from kvpolicy.adapters.frameworks.quiet import quiet, tested
 from kvpolicy.client.here import branch, said, step
 from kvpolicy.client.here import tool as pause
 from kvpolicy.client.service import Service
 from kvpolicy.runs import current_run
-
-_numbers = count(1)
 
 
 @dataclass
@@ -46,9 +44,13 @@ class Watch(AbstractCapability[Any]):
         run, name = current_run(), _name(ctx)
         if run is None:
             session = self.session or ctx.conversation_id
-            stack.enter_context(self.service.run(self.workflow, session=session, run=ctx.run_id))
-        elif any(one.agent == name for one in run.steps):  # it is at work already
-            stack.enter_context(branch(f"{name}-{next(_numbers)}"))
+            run = self.service.run(self.workflow, session=session, run=ctx.run_id)
+            stack.enter_context(run)
+        team, key = at_work(run), object()
+        number, beside = team.begins(name, key)
+        stack.callback(team.ends, key)
+        if beside:
+            stack.enter_context(branch(f"{name}-{number}"))
         stack.enter_context(step(name))
 
     async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:

@@ -17,6 +17,7 @@ from workflows.retry_policy import retry_policy, stop_after_attempt, wait_none
 
 import kvpolicy
 from kvpolicy.adapters.frameworks import llama_index
+from kvpolicy.adapters.frameworks.at_work import AtWork
 from kvpolicy.adapters.frameworks.llama_index import watch
 from kvpolicy.client import once
 from tests.frameworks.conftest import Stack
@@ -199,7 +200,7 @@ def test_what_fails_at_an_end_keeps_no_other_end_away(served: Stack, monkeypatch
             events.append(event)
             return super().event(event, **fields)
 
-    def broken(going: Any, name: str) -> None:
+    def broken(self: AtWork, *keys: Any) -> None:
         raise RuntimeError("ours")
 
     class One(Workflow):
@@ -207,7 +208,7 @@ def test_what_fails_at_an_end_keeps_no_other_end_away(served: Stack, monkeypatch
         async def first(self, event: StartEvent) -> StopEvent:
             return StopEvent(result="done")
 
-    monkeypatch.setattr(llama_index, "_over", broken)
+    monkeypatch.setattr(AtWork, "ends", broken)
 
     async def main() -> None:
         assert await watch(One(timeout=30), Heard(served.service), session="broken").run() == "done"

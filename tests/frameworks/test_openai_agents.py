@@ -195,7 +195,7 @@ HUB = Agent("hub", handoffs=[handoff(C), handoff(D)])
 C.handoffs.append(handoff(D))
 TOOLS = Agent("boss", tools=[Agent("helper").as_tool("helper", "Helps.")], handoffs=[Agent("next")])
 INNER = Agent("inner", handoffs=[Agent("deep")])  # a tool's handoffs are a run within the call
-WITHIN = Agent("outer", tools=[INNER.as_tool("inner", "Asks further.")])
+OUTER = Agent("outer", tools=[INNER.as_tool("inner", "Asks further.")])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ WITHIN = Agent("outer", tools=[INNER.as_tool("inner", "Asks further.")])
         (BACK, {"triage": 0, "a": 1, "b": 1, "end": 1}),
         (HUB, {"hub": 0, "c": 1, "d": 1, "end": 1}),
         (TOOLS, {"boss": 0, "helper": 1, "next": 1, "end": 1}),
-        (WITHIN, {"outer": 0, "inner": 1, "deep": 2, "end": 1}),
+        (OUTER, {"outer": 0, "inner": 1, "deep": 2, "end": 1}),
     ],
 )
 def test_graphs(agent: Any, steps: dict[str, int]) -> None:

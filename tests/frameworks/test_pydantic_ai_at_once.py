@@ -74,7 +74,7 @@ def test_one_agent_that_is_asked_twice_at_once(served: Stack) -> None:
     assert sorted((who, phase) for who, _, phase in seen) == [
         (who, "tool_pause") for who in ("boss", "helper", "helper")
     ]
-    assert [branch.partition("-")[0] for _, branch, _ in seen if branch] == ["helper"], seen
+    assert [branch for _, branch, _ in seen if branch] == ["helper-1"], seen
     assert min(*found, result.response.usage.cache_read_tokens) > 100, (found, result.response.usage)
     assert service.flush(WITHIN_S) and once.counts == {}
     rows = owners(served.service, session="twice")
