@@ -102,7 +102,7 @@ def no_rank_below_default(asked: Asked) -> Iterator[Diagnostic]:
                 f"{engine.name} has no level below its default of {engine.default}: {what} becomes that level, and "
                 "those blocks leave no sooner than untagged ones"
             )
-            fix = f"raise what is to stay above {_STAND} instead"
+            fix = f"raise what is to stay above {_STAND}"
             yield codes.NO_RANK_BELOW_DEFAULT.at(place, message, fix=fix)
 
 

@@ -116,7 +116,7 @@ def _claude_code(seed: int) -> tuple[Trace, str | None]:
     try:
         sessions = obtain("claude-code-sessions")
     except InputFault as fault:
-        sentence = f"{name} is not here and cannot be fetched ({fault}); a generated trace is used instead"
+        sentence = f"{name} is not here ({fault}); a generated trace is used instead"
         return GeneratedTrace(seed), " ".join(sentence.split())
     return FileTrace(sessions, name, replace(DERIVED, seed=seed), KNOWN["claude-code-sessions"].source), None
 

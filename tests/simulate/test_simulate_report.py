@@ -16,7 +16,7 @@ from kvpolicy.simulate.capacity import Capacity, in_blocks, read_capacities
 from kvpolicy.simulate.chart import page
 from kvpolicy.simulate.generator import GeneratedTrace
 from kvpolicy.simulate.interleaving import Interleaving
-from kvpolicy.simulate.library import DERIVED, KNOWN, find, obtain
+from kvpolicy.simulate.library import DERIVED, KNOWN, data_folders, find, obtain
 from kvpolicy.simulate.names import contender
 from kvpolicy.simulate.progress import Bar
 from kvpolicy.simulate.report import document, table
@@ -199,7 +199,7 @@ def test_without_any_source_a_generated_trace_stands_in(
     told = capsys.readouterr()
     said = [line for line in told.err.splitlines() if not line.startswith("replaying")]  # a slow machine tells how far
     assert len(said) == 1
-    assert "a generated trace is used instead" in told.err
+    assert "a generated trace is used instead" in told.err and told.err.count("cannot be fetched") == 1
     assert json.loads(told.out)["trace"]["source"].startswith("GENERATED")
     assert main(["simulate", "mooncake", "--capacity", "9"]) == 2
     assert "cannot be fetched" in capsys.readouterr().err
@@ -262,7 +262,9 @@ def test_progress_on_a_terminal_and_elsewhere(monkeypatch: pytest.MonkeyPatch) -
 
 def test_trace_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "list"]) == 0
-    assert "claude-code-sessions" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "claude-code-sessions" in listed
+    assert f"below {data_folders()[0]}" in listed.splitlines()[-1] and "KVPOLICY_DATA" in listed.splitlines()[-1]
     assert main(["trace", "describe"]) == 0
     assert "call" in json.loads(capsys.readouterr().out)
     path = write(tmp_path / "t.jsonl", mooncake_rows([[0, 1], [0, 2]]))
