@@ -21,7 +21,7 @@ from kvpolicy.plan.answer import Answer, answer
 from kvpolicy.plan.asking import Asking
 from kvpolicy.plan.directives import Directives
 from kvpolicy.plan.later import Later
-from kvpolicy.plan.notices import clipped, is_short, position_unknown, shorter_than_block
+from kvpolicy.plan.notices import clipped, position_unknown, short_spans, shorter_than_block
 from kvpolicy.plan.outline import Outline
 from kvpolicy.plan.said import Said
 from kvpolicy.policy.model import State, Subject
@@ -148,16 +148,17 @@ def _remember(menu: Menu, owner: Owner, lifetime: str, stamp: object, found: Ans
 def _notices(drawn: Outline, said: Said) -> tuple[Notice, ...]:
     """What to tell besides, span by span in prompt order."""
     notices: list[Notice] = []
-    for index, group in zip(drawn.layout.order, drawn.groups, strict=True):
-        if is_short(drawn.layout, index):
-            notices.append(shorter_than_block(drawn.layout, index))
+    layout, short = drawn.layout, short_spans(drawn.layout)
+    rows = zip(layout.order, drawn.groups, strict=True)
+    for index, group in rows if short or any(each.strained for each in said.answers) else ():
+        if index in short:
+            notices.append(shorter_than_block(layout, index))
         if group >= 0:
-            strained = said.answers[group].strained
-            notices += [clipped(drawn.layout.spans[index].kind, index, verdict) for verdict in strained]
+            notices += [clipped(layout.spans[index].kind, index, one) for one in said.answers[group].strained]
     if said.narrowed is not None:
         notices.append(said.narrowed)
     if drawn.unplaced is not None:
-        notices.append(position_unknown(drawn.layout, drawn.unplaced))
+        notices.append(position_unknown(layout, drawn.unplaced))
     return tuple(notices)
 
 

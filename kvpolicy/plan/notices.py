@@ -38,9 +38,12 @@ def position_unknown(layout: Layout, unplaced: int) -> Notice:
     )
 
 
-def is_short(layout: Layout, span: int) -> bool:
-    """Whether a stated span holds no full block, and never will."""
-    return span < layout.given and layout.spans[span].end is not None and not layout.inside(span)
+def short_spans(layout: Layout) -> frozenset[int]:
+    """The stated spans that hold no full block, and never will."""
+    long = 2 * layout.block_size  # there is a full block within so many tokens, wherever they start
+    stated = enumerate(layout.spans[: layout.given])
+    few = [at for at, span in stated if span.end is not None and span.end - span.start < long]
+    return frozenset([at for at in few if not layout.inside(at)])
 
 
 def shorter_than_block(layout: Layout, span: int) -> Notice:

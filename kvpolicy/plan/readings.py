@@ -3,7 +3,7 @@ them is the same are decided once.
 
 A menu asks functions one after the other, and which it asks next depends on nothing but what the last ones answered
 and which intervals are open. So what was asked for one span is a way through answers, and at its end stands what was
-decided; the next span is led along by its own answers. `make` keeps it for one plan, for a state is one snapshot.
+decided; the next span is led along by its own answers. `asking` keeps it for one plan, for a state is one snapshot.
 """
 
 from __future__ import annotations

@@ -40,6 +40,14 @@ def test_the_work_of_a_plan_grows_with_rules_and_spans_not_with_their_product(gu
     assert calls <= CALLED * (count + SPANS)
 
 
+def test_where_there_is_nothing_to_tell_notices_do_not_look_at_each_span():
+    asked = prompt(*range(SPANS))
+    rules = policy("turn { priority: 7 }")
+    made = plan(rules, asked, state_of(rules, asked), 100.0)
+    assert calls_of(lambda: list(made.notices)) < SPANS
+    assert not made.notices
+
+
 MIXED = """
 any { priority: 30 }
 old: turn when turns_ago() > 2 and idle() <= 1min { priority: 20 + turns_ago() }
