@@ -16,6 +16,7 @@ from kvpolicy.policy.resolve import Menu
 
 _NO_FACTS: Mapping[str, object] = {}  # where no selector reads any
 _KEPT = 4096  # sequences of kinds
+_KINDS_KEPT = 65_536  # in all of them together: what was said of each is kept as well
 _LONGEST = 256  # spans of one that is kept
 _MISSING = object()
 
@@ -42,9 +43,11 @@ def groups_of(policy: Any, kinds: tuple[str | None, ...], kind_blind: bool) -> G
         return cast("Groups | None", found)
     found = _found(policy, kinds, kind_blind)
     if len(kinds) <= _LONGEST:
-        if len(kept) >= _KEPT:
+        size = policy.kinds_kept + len(kinds)
+        if len(kept) >= _KEPT or size > _KINDS_KEPT:
             kept.clear()
-        kept[key] = found
+            size = len(kinds)
+        policy.kinds_kept, kept[key] = size, found
     return found
 
 

@@ -46,6 +46,7 @@ class Policy:
     _menus: dict[tuple[object, ...], Menu] = field(init=False, default_factory=dict)
     _distinct: dict[tuple[object, ...], Menu] = field(init=False, default_factory=dict)
     groups: dict[object, Any] = field(init=False, default_factory=dict)  # what `plan.alike` makes of menus
+    kinds_kept: int = field(init=False, default=0)  # … and how large that is
 
     def __post_init__(self) -> None:
         speaking: tuple[Rule | Clamp, ...] = (*self.rules, *self.clamps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 from hypothesis import given, settings
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from kvpolicy import words
 from kvpolicy.language.load import load_text
-from kvpolicy.plan import plan, say
+from kvpolicy.plan import alike, plan, say
 from kvpolicy.plan.alike import groups_of
 from kvpolicy.plan.outline import Outline
 from kvpolicy.policy.compile import compile as compile_policy
@@ -30,8 +29,11 @@ PLAIN = policy(
     "on tool_call until tool_result { turn, tool_result { priority: 60 } }"
 )
 OF_THE_SPAN = policy("turn when turns_ago() > 2 { priority: 50 }")
-ROWS: Callable[[int], list[tuple[str, int]]] = lambda length: [("system", length), ("scratchpad", length)]  # noqa: E731
 KINDS = [kind for kind in words.SPAN_KINDS if kind != "output"]
+
+
+def rows_of(length: int) -> list[tuple[str, int]]:
+    return [("system", length), ("scratchpad", length)]
 
 
 def spans_of(rows: list[tuple[str, int]]) -> tuple[Span, ...]:
@@ -62,7 +64,8 @@ def test_what_is_said_while_nothing_is_open_is_said_once() -> None:
     state: Any = RunState(PLAIN.intervals)
 
     def said(number: int, length: int, agent: str) -> Any:
-        request = Request(f"r{number}", Owner(session=f"s{number}", agent=agent), 2 * length, 8, spans_of(ROWS(length)))
+        owner, spans = Owner(session=f"s{number}", agent=agent), spans_of(rows_of(length))
+        request = Request(f"r{number}", owner, 2 * length, 8, spans)
         state.arrive(request, 0.0)
         return cast(Any, plan(PLAIN, request, state, 0.0).directives)
 
@@ -78,7 +81,7 @@ def test_what_another_thread_says_meanwhile_is_not_taken_for_what_was_looked_at(
     state: Any = RunState(PLAIN.intervals)
 
     def outline(agent: str) -> Any:
-        spans = spans_of(ROWS(8))
+        spans = spans_of(rows_of(8))
         request = Request(agent, Owner(session=agent, agent=agent), spans[-1].end or 0, 8, spans)
         state.arrive(request, 0.0)
         return Outline(PLAIN, request, state)
@@ -102,3 +105,16 @@ def test_what_another_thread_says_meanwhile_is_not_taken_for_what_was_looked_at(
 def test_a_kind_whose_rules_look_at_the_span_tells_nothing() -> None:
     assert groups_of(OF_THE_SPAN, ("system",), True) is not None
     assert groups_of(OF_THE_SPAN, ("system", "turn"), True) is None
+
+
+def test_what_is_kept_of_long_prompts_is_bounded_in_all() -> None:
+    """Not by their number alone: with what is said of each, long ones take as much more."""
+    rules, most = policy("turn { priority: 60 }"), 0
+    for number in range(600):
+        kinds = tuple(KINDS[number >> at & 1] if at < 10 else "turn" for at in range(256))
+        found = groups_of(rules, kinds, True)
+        assert groups_of(rules, kinds, True) is found
+        size = sum(len(kept) for kept, _ in rules.groups)
+        assert size <= alike._KINDS_KEPT
+        most = max(most, size)
+    assert most > alike._KINDS_KEPT - 256  # and emptied no sooner
