@@ -6,7 +6,7 @@ are looked up as those of selectors are (`crossing`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvpolicy import words
@@ -73,26 +73,23 @@ class _Events:
         some = [_Event((Matcher(event.name, event.conditions),)) for event in self._events]
         self._crossing = Crossing(some, few, _EVENTS)
         self._size = max(self._event, default=0) + 1
-        self._known: dict[tuple[str, EventPattern], int] = {}
+        self._wider: dict[EventPattern, int] = {}
+        self._narrower: dict[EventPattern, int] = {}
         self.rough = self._numbers(self._crossing.rough, None)
 
     def wider(self, i: int) -> int:
         """Those that every event of this one fits."""
-        event = self._event[i]
-        known = self._known.get(("wider", event))
-        if known is None:
-            known = self._numbers(self._crossing.wider(self._at[event]), event.name)
-            self._known["wider", event] = known
-        return known
+        return self._related(i, self._wider, self._crossing.wider)
 
     def narrower(self, i: int) -> int:
         """Those whose every event fits this one."""
+        return self._related(i, self._narrower, self._crossing.narrower)
+
+    def _related(self, i: int, known: dict[EventPattern, int], find: Callable[[int], int]) -> int:
         event = self._event[i]
-        known = self._known.get(("narrower", event))
-        if known is None:
-            known = self._numbers(self._crossing.narrower(self._at[event]), event.name)
-            self._known["narrower", event] = known
-        return known
+        if event not in known:
+            known[event] = self._numbers(find(self._at[event]), event.name)
+        return known[event]
 
     def _numbers(self, places: int, name: str | None) -> int:
         """The intervals that have some events. name: of events called so alone."""
