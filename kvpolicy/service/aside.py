@@ -31,7 +31,8 @@ def is_long(document: Mapping[str, Any]) -> bool:
     return isinstance(tokens, int) and isinstance(size, int) and tokens > LONG_BLOCKS * max(size, 1)
 
 
-def is_long_body(body: Mapping[str, Any]) -> bool:
-    """Whether a model request's body has so many messages that it takes long to go through them. Never raises."""
+def has_many_messages(body: Mapping[str, Any]) -> bool:
+    """Whether a model request's body, however few its bytes, has so many messages that it takes long to go through
+    them. Never raises."""
     rows = (body.get(name) for name in ("messages", "input", "tools"))
     return any(isinstance(each, list) and len(each) > MANY_MESSAGES for each in rows)

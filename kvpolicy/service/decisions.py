@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner
 from kvpolicy.service.answers import AnswerReader
-from kvpolicy.service.aside import is_long_body, run
 from kvpolicy.service.channels import OPEN
 from kvpolicy.service.deciding import DEFERRED, IGNORED, PLACES, UNREAD, Deciding
 from kvpolicy.service.exchange import DONE, Exchange
@@ -57,12 +56,15 @@ class Decisions(Deciding):
 
     async def enter(self, exchange: Exchange) -> None:
         """Plan it. What goes wrong here costs the hints; the salt stands all the same."""
-        looked = exchange.notes.pop(LOOKED, None)
         exchange.sent[SALT_FIELD] = unique()
+        if LOOKED not in exchange.notes:
+            self.look(exchange)
+        conversation = exchange.notes.pop(LOOKED)
+        if isinstance(conversation, Exception):
+            raise conversation
         said = merged(from_headers(exchange.headers), from_body(exchange.body))
         context = identified(said.context, exchange.headers, exchange.body)
         context = self.holding.agents.placed(exchange.tenant.name, said.context, context)
-        conversation = looked or await run(is_long_body(exchange.body), self._read, exchange)
         if conversation is None:
             self.counts["unread"] += 1
             self._answer(exchange, None, IGNORED, UNREAD)
@@ -90,8 +92,12 @@ class Decisions(Deciding):
         self._plan(exchange, seen, now)
 
     def look(self, exchange: Exchange) -> None:
-        """What a long one means, for `enter`: digests of some megabytes hold up whoever shares their thread."""
-        exchange.notes[LOOKED] = self._read(exchange)
+        """What one means, for `enter`: digests of some megabytes hold up whoever shares their thread. What is wrong
+        with it is raised there, and not looked for again. Never raises."""
+        try:
+            exchange.notes[LOOKED] = self._read(exchange)
+        except Exception as fault:
+            exchange.notes[LOOKED] = fault
 
     def _read(self, exchange: Exchange) -> dialects.Conversation | None:
         return dialects.read(exchange.dialect, exchange.body, digest_key(self.secret, exchange.tenant.name))
@@ -202,9 +208,8 @@ class Decisions(Deciding):
         try:
             self._left(exchange, seen, how, now)
         except Exception:
-            self.holding.replan(
-                self.telling.cancel(seen.request, now), now
-            )  # it does not run for ever: it has ended somehow
+            # It does not run for ever: it has ended somehow.
+            self.holding.replan(self.telling.cancel(seen.request, now), now)
             raise
         finally:
             seen.conversation = replace(seen.conversation, messages=None, tools=None, prompt=None)  # no prompt is kept

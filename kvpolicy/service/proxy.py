@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from kvpolicy.request import Owner
 from kvpolicy.service import paths
 from kvpolicy.service.admission import Admission
-from kvpolicy.service.aside import run
+from kvpolicy.service.aside import has_many_messages, run
 from kvpolicy.service.config import Config
 from kvpolicy.service.edge import (
     CLOSE,
@@ -173,8 +173,8 @@ class Proxy:
         )
         how = FAILED
         try:
-            if long and self.look is not None:
-                with suppress(Exception):  # its stage does it, then, or says what is wrong
+            if self.look is not None and (long or has_many_messages(body)):
+                with suppress(Exception):  # no thread is left: its stage does it, then
                     await asyncio.to_thread(self.look, exchange)
             for stage in self.stages:
                 await self._enter(stage, exchange)

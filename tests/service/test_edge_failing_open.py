@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import httpx
@@ -91,7 +92,7 @@ IN_DECISIONS = [
     ("telling", "arrive", True),
     ("holding", "replan", True),
     ("holding", "hold", True),
-    ("holding", "last", True),
+    ("holding.plans", "last", True),
     ("offsets", "known", True),
     ("planning", "make", True),
     ("planning", "lower", True),
@@ -135,7 +136,7 @@ def test_a_step_of_deciding_that_breaks(
     running: Any, monkeypatch: pytest.MonkeyPatch, part: str, step: str, salted: bool
 ) -> None:
     at, made, _ = running
-    target = getattr(stage(made, "decisions"), part)
+    target = attrgetter(part)(stage(made, "decisions"))
     fault = broken_async if asyncio.iscoroutinefunction(getattr(target, step)) else broken
     before = made.proxy.counts["stage_faults"]
     monkeypatch.setattr(type(target), step, fault)
