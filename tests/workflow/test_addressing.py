@@ -80,6 +80,16 @@ def test_an_event_of_a_call_means_those_that_have_it_open() -> None:
     assert (state.phase(one), state.phase(two)) == ("running", "tool_pause")
 
 
+def test_a_call_told_without_an_id_may_end_with_one_within_the_other_fields() -> None:
+    one, two = Owner("t", "s1"), Owner("t", "s2")
+    state = known(one, two)
+    for session in ("s1", "s2"):
+        state.observe(Event(1.0, "tool_call", {"tenant": "t", "session": session, "tool": "grep"}))
+    assert state.observe(Event(2.0, "tool_result", {"tenant": "t", "call": "c1"})) == ()  # it could be anybody's
+    assert state.observe(Event(3.0, "tool_result", {"tenant": "t", "session": "s1", "call": "c1"})) == (one,)
+    assert (state.phase(one), state.phase(two)) == ("running", "tool_pause")
+
+
 def test_a_node_is_the_one_an_owner_is_at() -> None:
     planner, writer = Owner("t", "s", agent="planner"), Owner("t", "s", agent="writer")
     free = Owner("t", "f")
