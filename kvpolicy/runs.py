@@ -1,14 +1,13 @@
 """A run of a workflow as contexts: entering and leaving them tells an engine, or the service, what happened.
 
-Made by `Engine.run` and `Service.run`. Every context works with `with` and with `async with`; leaving by an exception
-or a cancelled task tells the end all the same, so a failed step holds nothing. Where one is inside stands in a
+Made by `Engine.run` and `Service.run`. Every context is a `Told` (`client.told`). Where one is inside stands in a
 ContextVar (`client.scope`), so runs, threads and tasks at once never mix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from itertools import count
@@ -16,7 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kvpolicy.client.once import warn_once
-from kvpolicy.client.scope import Scope, current, enter, inside, leave
+from kvpolicy.client.scope import Scope, current, enter, leave
+from kvpolicy.client.told import Told
 from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner, Request, Span
 
@@ -57,55 +57,6 @@ class _Serves(Hears, Protocol):
         hashes: Sequence[Hashable] | None = None,
         now: float | None = None,
     ) -> Outcome: ...
-
-
-class Told(AbstractContextManager["Told"], AbstractAsyncContextManager["Told"]):
-    """A stretch of a run: `opens` is told when it is entered, `closes` when it is left. answers: to both, in order.
-
-    within: what an LLM call in it says besides, fields of a `Scope`. It is good for one stretch: entered again while it
-    is open, or left twice, it tells nothing and warns once.
-    """
-
-    def __init__(self, run: Run, opens: str, closes: str, within: Mapping[str, Any], **attributes: object) -> None:
-        self.run = run
-        self.answers: list[Answer] = []
-        self._opens, self._closes = opens, closes
-        self._within, self._attributes = within, attributes
-        self._told: Mapping[str, object] = {}
-        self._place: Token[Scope] | None = None
-        self._open = False
-
-    def __enter__(self) -> Self:
-        if self._open:
-            warn_once(f"open {self._opens}", f"a stretch that told {self._opens} was entered again while it is open")
-            return self
-        self._told = {**self.run._where(), **self._attributes}
-        self.answers += self.run.event(self._opens, **self._told)
-        self._open, self._place = True, inside(**self._within)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._open or self._place is None:
-            warn_once(f"closed {self._closes}", f"a stretch was closed twice: {self._closes} is told once")
-            return
-        self._open = False
-        leave(self._place)
-        everybody = self._closes == "branch_done"  # in it, whatever agent began it
-        told = {name: value for name, value in self._told.items() if not (everybody and name == "agent")}
-        try:
-            self.answers += self.run.event(self._closes, **told)
-        except Exception as failed:  # what the application raised, or did, counts; not our slip
-            warn_once(f"end {self._closes}", f"{self._closes} was not told: {failed!r}")
-
-    async def __aenter__(self) -> Self:
-        return self.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, fault, trace)
 
 
 class Step(Told):

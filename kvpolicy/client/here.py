@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from kvpolicy.client.generators import decorated
 from kvpolicy.client.scope import Mark, Scope, current, inside, leave
+from kvpolicy.client.told import Told
 from kvpolicy.client.wire import base_url as _base_url
 from kvpolicy.client.wire import body as _body
 from kvpolicy.client.wire import headers as _headers
 from kvpolicy.request import Owner
-from kvpolicy.runs import Run, Told, current_run
+from kvpolicy.runs import Run, current_run
 
 if TYPE_CHECKING:
     from kvpolicy.claims.answers import Answer
