@@ -11,8 +11,10 @@ from types import FrameType
 
 import pytest
 
+from kvpolicy import check
 from kvpolicy.cli.main import main
 from kvpolicy.faults import InputFault
+from kvpolicy.workflow import graph_large, graph_nested
 from kvpolicy.workflow.graph import Graph
 from kvpolicy.workflow.graph_nested import MOST_EDGES
 from tests.counting import calls_of
@@ -90,3 +92,15 @@ def test_so_they_do_not_in_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text(f"workflow i {{ agent {inner} }}\nworkflow o {{\n  workflow i\n  agent {outer}\n{ways}\n}}\n")
     assert main(["graph", str(file)]) == 2
     assert "160,400 edges" in capsys.readouterr().err
+
+
+def test_a_workflow_around_one_that_is_too_large_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (graph_large, graph_nested):
+        monkeypatch.setattr(module, "MOST_EDGES", 8)
+    text = """
+        turn { priority: 40 }
+        workflow inner { agent a, b, c  a -> c  b -> c }
+        workflow outer { agent d, e, f, g  workflow inner as x  d -> x  e -> x  f -> x  g -> x }
+        workflow around { agent h  workflow outer as y  h -> y }
+    """
+    assert [(fault.code, fault.message.partition(" is ")[0]) for fault in check(text)] == [("KVP109", "'outer'")]
