@@ -22,7 +22,7 @@ class Said:
 
     def __init__(self, answers: Sequence[Answer], claimed: Sequence[int], groups: Sequence[int]) -> None:
         """claimed, groups: as an `Outline` has them."""
-        self.answers = answers
+        self.answers = tuple(answers)  # kept as long as the request: no spare room
         valid_until, shares = inf, {}
         for each in answers:
             shares[each.share] = 0
