@@ -7,11 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvpolicy.policy.analysis.during import intervals
-from kvpolicy.policy.analysis.view import view_of
-from kvpolicy.policy.compile import compile
 from kvpolicy.policy.model import EventPattern, IntervalPattern
-from tests.counting import calls_of
-from tests.policy.strategies import file_set
+from tests.policy.analysis.test_following import work_of_relating
 
 CONDITIONS = st.lists(
     st.sampled_from(
@@ -52,13 +49,6 @@ def test_many_intervals_with_conditions_are_not_compared_pair_by_pair(until: str
             f"on tool_call[tool = t{i}] {until.format(i=i)} {{ r{i}: turn when turns_ago() > {i} {{ priority: 7 }} }}"
             for i in range(count)
         ]
-        rules = compile(file_set(lines))
-
-        def relate() -> None:
-            index = view_of(rules).index
-            for at in range(count):
-                index.narrower(at)
-
-        return calls_of(relate)
+        return work_of_relating(lines)
 
     assert work(600) < 3 * work(300)
