@@ -20,7 +20,7 @@ from kvpolicy.service.isolation import load_secret, mint
 from kvpolicy.simulated.answer import answer_of
 from kvpolicy.simulated.chat import render
 from tests.service.same import BLOCKS, LONGEST, SIZE, Ask
-from tests.service.same_histories import History
+from tests.service.same_sides import History
 from tests.service.test_edge_refusals import hashed
 from tests.service.through import until
 from tests.simulated.running import running
@@ -52,10 +52,6 @@ class Processes:
 
     def _phases(self) -> list[str]:
         return [row["phase"] for row in self.client.get("/v1/owners").json()["owners"]]
-
-    def cancel(self, ask: Ask) -> None:
-        """No history that comes here has one."""
-        raise NotImplementedError
 
     def event(self, name: str, **fields: Any) -> None:
         """Told to the gateway's own route."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.service.same import Embedded
-from tests.service.same_histories import HISTORIES, Both, History
+from tests.service.same_histories import HISTORIES
 from tests.service.same_processes import Processes, processes
+from tests.service.same_sides import Both, History
 
 PLAYED = [history for history in HISTORIES if history.processes]
 

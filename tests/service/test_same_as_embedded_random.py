@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.service.same import WAYS, Ask, Embedded, Served
-from tests.service.same_histories import BASE, PAUSE, PLAIN, REST_S, UNTIL, Both, calls, results, said, system, user
+from tests.service.same import Ask, Embedded
+from tests.service.same_served import WAYS, Served
+from tests.service.same_sides import REST_S, Both
+from tests.service.same_talk import BASE, PAUSE, PLAIN, UNTIL, calls, results, said, system, user
 
 POLICIES = (
     PAUSE,
