@@ -26,12 +26,11 @@ from kvpolicy.language.load import packaged_text
 from kvpolicy.service.beside import tick
 from kvpolicy.service.collecting import in_small_parts
 from kvpolicy.service.decisions import Decisions
-from kvpolicy.service.holding import REACHED_AT_ONCE
 from kvpolicy.service.outbox import Outbox
-from kvpolicy.service.tenants import Tenant
 from kvpolicy.workflow.events import Event
 from tests.bench.conditions import processor
-from tests.service.test_caps import TOKENS, exchange, made
+from tests.service.test_caps import made
+from tests.service.test_far_reaching import come
 
 SIZES = (1_000, 10_000, 100_000)
 TARGET_MS = 20.0
@@ -52,16 +51,7 @@ def filled(owners: int, clock: Clock) -> Decisions:
     decisions = made(packaged_text("coding_agent") or "")
     decisions.clock = clock
     decisions.holding._send = lambda url, said: None
-    decisions.state.at_once, decisions.state.reached = REACHED_AT_ONCE, decisions.holding.reached
-
-    async def come() -> None:
-        for number in range(owners):
-            asked = exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"session": f"s{number}"}}, name=f"e-{number}")
-            await decisions.enter(asked)
-            asked.upstream, asked.status = "http://e", 200
-            decisions.telling.answer(asked.notes["decisions"].request, clock(), [], True, 1)
-
-    asyncio.run(come())
+    come(decisions, owners)
     return decisions
 
 

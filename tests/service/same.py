@@ -1,8 +1,8 @@
 """One history played twice: through the embedded engine, and through a gateway with an engine behind it.
 
 `Embedded` is a `Steering` on a pool; `Served`, in `same_served`, is a gateway in this process. Both have one clock,
-which moves when a history says, and the same prompts. What is compared is how strongly each block of each prompt is kept.
-`same_processes` plays the same over sockets.
+which moves when a history says, and the same prompts. What is compared is how strongly each block of each prompt is
+kept. `same_processes` plays the same over sockets.
 """
 
 from __future__ import annotations

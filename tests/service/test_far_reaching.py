@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from kvpolicy.request import Owner, Request
+from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.desk import Desk
 from kvpolicy.service.holding import REACHED_AT_ONCE
 from kvpolicy.service.outbox import Outbox, Said
@@ -34,17 +35,22 @@ def held() -> tuple[Any, list[tuple[str, Said]]]:
     """Decisions with MANY owners' plans at an engine, and what that is told."""
     decisions, told = made(POLICY), []
     decisions.holding._send = lambda url, said: told.append((url, said))
+    come(decisions, MANY)
+    return decisions, told
+
+
+def come(decisions: Decisions, sessions: int) -> None:
+    """Each with one prompt at an engine, answered; what reaches many goes in parts."""
     decisions.state.at_once, decisions.state.reached = REACHED_AT_ONCE, decisions.holding.reached
 
-    async def come() -> None:
-        for number in range(MANY):
+    async def all_of_them() -> None:
+        for number in range(sessions):
             asked = exchange(Tenant("t"), {"prompt": TOKENS, "kvp": {"session": f"s{number}"}}, name=f"e-{number}")
             await decisions.enter(asked)
             asked.upstream, asked.status = "http://e", 200
             decisions.telling.answer(asked.notes["decisions"].request, decisions.clock(), [], True, 1)
 
-    asyncio.run(come())
-    return decisions, told
+    asyncio.run(all_of_them())
 
 
 def owners(told: list[tuple[str, Said]], event: str) -> list[str | None]:

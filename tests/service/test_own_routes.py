@@ -25,12 +25,30 @@ WRITTEN = [(method, path) for method, path in (*OWN, ("POST", "/admin/policies")
 ROW: dict[str, Any] = {"id": "r", "owner": {"session": "s"}, "model": "m", "block_size": 16, "tokens": 80,
        "spans": [{"kind": "system", "start": 0, "end": 40}]}  # fmt: skip
 
+_ROW = orjson.dumps(ROW) + b"\n"
+LINE = b"%x\r\n%s\r\n" % (len(_ROW), _ROW)  # of a stream, as a chunk
+
 
 @contextmanager
 def running(caps: dict[str, Any] | None = None, **limits: Any) -> Iterator[tuple[str, Gateway]]:
     tenant = [{"name": "t", "keys": [sha256(b"key").hexdigest()], "caps": caps or {}}]
     with upstream(engine_like) as engine, assembled(engine.url, tenant=tenant, limits=limits) as made:
         yield made
+
+
+@contextmanager
+def streaming(at: str, key: str) -> Iterator[socket.socket]:
+    """A stream of plans that goes on: the first one has come back."""
+    host, port = at.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as stream:
+        stream.sendall(
+            b"POST /v1/plan HTTP/1.1\r\nhost: x\r\nx-api-key: %s\r\ncontent-type: application/x-ndjson\r\n"
+            b"transfer-encoding: chunked\r\n\r\n" % key.encode() + LINE
+        )
+        told = b""
+        while b"directives" not in told:
+            told += stream.recv(65536)
+        yield stream
 
 
 def status_of(data: bytes) -> int:
@@ -110,16 +128,7 @@ def test_events_that_come_too_often_arrive_when_the_gateway_said() -> None:
 
 def test_a_stream_of_plans_counts_for_as_long_as_it_runs() -> None:
     with running({"concurrent": 1}) as (at, made):
-        host, port = at.removeprefix("http://").split(":")
-        line = orjson.dumps(ROW) + b"\n"
-        with socket.create_connection((host, int(port)), timeout=20) as stream:
-            stream.sendall(
-                b"POST /v1/plan HTTP/1.1\r\nhost: x\r\nx-api-key: key\r\ncontent-type: application/x-ndjson\r\n"
-                b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line)
-            )
-            told = b""
-            while b"directives" not in told:
-                told += stream.recv(65536)
+        with streaming(at, "key"):
             assert httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 429
         assert until(lambda: httpx.get(f"{at}/v1/owners", headers=KEY).status_code == 200)
         assert made.proxy.own_admission._accounts["t"].running == 0

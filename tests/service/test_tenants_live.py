@@ -3,82 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import httpx
-import orjson
 import pytest
 
+from tests.service.live import Live, live, tenant
 from tests.service.test_edge_failing_open import engine_like
-from tests.service.test_own_routes import ROW
+from tests.service.test_edge_passing import CHAT
+from tests.service.test_edge_refusals import hashed
+from tests.service.test_own_routes import LINE, ROW, streaming
 from tests.service.through import until
 from tests.service.upstream import Asked, upstream
-from tests.simulated.running import started
 
 WRONG = 'kvpolicy_refused_on_disk{what="configuration"}'
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
-
-
-def hashed(key: str) -> str:
-    return sha256(key.encode()).hexdigest()
-
-
-def tenant(name: str, *keys: str, more: str = "") -> str:
-    return f'[[tenant]]\nname = "{name}"\nkeys = {[hashed(key) for key in keys]}\n{more}\n'
-
-
-@dataclass(slots=True)
-class Live:
-    """A gateway, its configuration's file, and what it said."""
-
-    at: str
-    process: int
-    file: Path
-    log: Path
-    head: str
-
-    def write(self, *parts: str) -> None:
-        """The file anew, at once, as an editor does."""
-        new = self.file.with_suffix(".new")
-        new.write_text(self.head + "\n".join(parts))
-        new.rename(self.file)
-
-    def signal(self) -> None:
-        os.kill(self.process, signal.SIGHUP)
-
-    def status(self, key: str, **headers: str) -> int:
-        told = {"x-api-key": key, **headers}
-        return httpx.post(f"{self.at}/v1/chat/completions", json=CHAT, headers=told, timeout=30).status_code
-
-    def admin(self, method: str = "GET", key: str = "op", **more: Any) -> httpx.Response:
-        told = {"authorization": f"Bearer {key}"}
-        return httpx.request(method, f"{self.at}/admin/tenants", headers=told, timeout=30, **more)
-
-    def seen(self) -> Any:
-        return self.admin().json()
-
-    def metric(self, row: str) -> float:
-        """What metrics say of one row."""
-        text = httpx.get(f"{self.at}/metrics", headers={"authorization": "Bearer op"}, timeout=30).text
-        return float(next(line for line in text.splitlines() if line.startswith(row)).rpartition(" ")[2])
-
-
-@contextmanager
-def live(tmp_path: Path, url: str, *parts: str, head: str = "") -> Iterator[Live]:
-    file, log = tmp_path / "serve.toml", tmp_path / "serve.log"
-    head = f'{head}\n[[upstream]]\nurl = "{url}"\n[admin]\nkey = "{hashed("op")}"\n'
-    file.write_text(head + "\n".join(parts))
-    with started("serve", "--config", str(file), "--mode", "shadow", log=log) as told:
-        yield Live(told["url"], told["pid"], file, log, head)
 
 
 @pytest.fixture
@@ -136,19 +76,10 @@ def test_what_runs_goes_on(tmp_path: Path) -> None:
 
 def test_a_stream_of_plans_ends_at_the_line_after_its_key(tmp_path: Path, url: str) -> None:
     with live(tmp_path, url, tenant("a", "one")) as made:
-        host, port = made.at.removeprefix("http://").split(":")
-        line = orjson.dumps(ROW) + b"\n"
-        with socket.create_connection((host, int(port)), timeout=20) as stream:
-            stream.sendall(
-                b"POST /v1/plan HTTP/1.1\r\nhost: x\r\nx-api-key: one\r\ncontent-type: application/x-ndjson\r\n"
-                b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line)
-            )
-            told = b""
-            while b"directives" not in told:
-                told += stream.recv(65536)
+        with streaming(made.at, "one") as stream:
             made.write(tenant("a", "two"))
             assert made.admin("POST", json={"reload": True}).status_code == 200
-            stream.sendall(b"%x\r\n%s\r\n" % (len(line), line))
+            stream.sendall(LINE)
             told = b""
             while part := stream.recv(65536):
                 told += part
