@@ -124,6 +124,33 @@ def test_agents_of_one_role_at_once_are_owners_of_their_own(served: Stack) -> No
     assert len(rows) == 2 and {(row["run"], row["phase"]) for row in rows} == {(run.owner.run, "ended")}
 
 
+def test_crews_in_methods_side_by_side_are_owners_of_their_own(served: Stack) -> None:
+    service, together = kvpolicy.Service(served.service), Barrier(2)
+
+    class Waits(Engine):
+        def on_outbound(self, message: httpx.Request) -> httpx.Request:
+            together.wait(SLOW_S)
+            return super().on_outbound(message)
+
+    llm = model(served, Waits())
+
+    class Beside(Flow[dict[str, Any]]):
+        @start()
+        def left(self) -> Any:
+            return crew(agent("both", llm)).kickoff()
+
+        @start()
+        def right(self) -> Any:
+            return crew(agent("both", llm)).kickoff()
+
+    with watch(Beside(), service, session="beside"):
+        Beside().kickoff()
+    assert service.flush(SLOW_S) and once.counts == {}
+    rows = owners(served.service, session="beside")
+    told = sorted((row["agent"], (row["branch"] or "").partition("-")[0], row["phase"]) for row in rows)
+    assert told == [("both", "", "ended"), ("both", "both", "ended")], rows
+
+
 def test_methods_of_a_flow_are_its_steps(served: Stack) -> None:
     service, engine = kvpolicy.Service(served.service), Engine()
     llm = model(served, engine)

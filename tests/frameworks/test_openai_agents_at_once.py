@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import GuardrailFunctionOutput, InputGuardrail, RunHooks, Runner, function_tool
+from agents import Agent, GuardrailFunctionOutput, InputGuardrail, RunHooks, Runner, function_tool
 
 import kvpolicy
 from kvpolicy.adapters.frameworks.openai_agents import here, watch
@@ -67,6 +67,48 @@ def test_agents_that_are_asked_at_once(served: Stack, streamed: bool) -> None:
     assert service.flush(WITHIN_S) and once.counts == {}
     rows = owners(served.service, session=session)
     assert {row["phase"] for row in rows} == {"ended"} and len({row["run"] for row in rows}) == 1
+
+
+def test_an_agent_that_is_asked_hands_on_within_its_branch(served: Stack) -> None:
+    service, last = kvpolicy.Service(served.service), Model(served)
+    deep = agent("deep", last)
+    middle = agent("middle", Model(served, "transfer_to_deep"), handoffs=[deep]).as_tool("ask", "Asks.")
+    boss = agent("boss", Model(served, "ask", "ask"), middle)
+
+    async def main() -> None:
+        async with watch(boss, service, session="hands-on") as hooks:
+            await Runner.run(boss, "Go.", hooks=hooks)
+
+    asyncio.run(main())
+    assert sorted((who, branch or "") for who, branch in last.said) == [("deep", ""), ("deep", "middle-1")]
+    assert service.flush(WITHIN_S) and once.counts == {}
+    rows = owners(served.service, session="hands-on")
+    assert sorted((row["agent"], row["branch"] or "") for row in rows) == [
+        ("boss", ""), ("deep", ""), ("deep", "middle-1"), ("middle", ""), ("middle", "middle-1")
+    ]  # fmt: skip
+    assert {row["phase"] for row in rows} == {"ended"}
+
+
+def test_an_agent_that_handed_on_is_at_work_until_its_run_is_over(served: Stack) -> None:
+    service, quick = kvpolicy.Service(served.service), Model(served)
+
+    async def further(context: Any, agent_: Any) -> str:
+        """What the one that goes on is told; the first one's name is asked once more for it."""
+        await Runner.run(agent("middle", quick), "Go.")
+        return LONG
+
+    deep = Agent[Any]("deep", instructions=further, model=Model(served))
+    middle = agent("middle", Model(served, "transfer_to_deep"), handoffs=[deep]).as_tool("ask", "Asks.")
+    boss = agent("boss", Model(served, "ask"), middle)
+
+    async def main() -> None:
+        async with watch(boss, service, session="handed-on") as hooks:
+            await Runner.run(boss, "Go.", hooks=hooks)
+            await Runner.run(agent("middle", quick), "Go.")
+
+    asyncio.run(main())
+    assert quick.said == [("middle", "middle-1"), ("middle", None)]
+    assert service.flush(WITHIN_S) and once.counts == {}
 
 
 def test_a_title_while_a_tool_runs_ends_nothing(served: Stack) -> None:
