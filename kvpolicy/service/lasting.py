@@ -52,12 +52,11 @@ class LastingPolicies:
 
     async def agree(self) -> None:
         """Likewise, about policies that came since then."""
-        for name in self._policies.names:
-            if name in self._agreed:
-                continue
+        new = [name for name in self._policies.names if name not in self._agreed]
+        documents = await self._store.kept(READ, OURS) if new else ()
+        for name in new:
             kept = self._store.store.policy(name)
             read = self._policies.read_digest(name)
-            documents = await self._store.kept(READ, OURS)
             remembered = next((d.body.get("digest") for d in documents if d.body.get("policy") == name), None)
             if kept is not None and remembered == read:
                 self._take(name, kept.serial, kept.files)

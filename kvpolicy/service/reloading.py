@@ -37,6 +37,8 @@ class Reloading:
     def follow(self) -> None:
         """The policies that are wanted now are looked at from now on, and no others."""
         targets = tuple(name for name in self._policies.wanted if not is_packaged(name))
+        if targets == self._targets:
+            return
         texts: dict[str, str] = {}
         files: dict[str, tuple[Path, ...]] = {}
         for name in targets:

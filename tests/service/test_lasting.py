@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kvpolicy.language.load import load_text
 from kvpolicy.policy.checked import examined
 from kvpolicy.policy.policy import Policy
 from kvpolicy.service.config import PolicySection
-from kvpolicy.service.lasting import LastingPolicies, LastingTimes, files_of, policy_of
+from kvpolicy.service.lasting import READ, LastingPolicies, LastingTimes, files_of, policy_of
 from kvpolicy.service.policies import Policies, digest_of
 from kvpolicy.store import MemoryStore
 from kvpolicy.store.awaited import AwaitedStore
@@ -111,3 +114,28 @@ def test_what_cannot_be_in_force_is_refused_and_counted(tmp_path: Path) -> None:
     store.publish(str(file), {"x": "policy x\nturn { priority: 40 }\n", "//main": "x"})
     lasting.look()
     assert policies.current(str(file)).policy.name == "x"
+
+
+def test_what_was_read_last_is_asked_of_the_store_once_for_all_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{name}.kvp" for name in "abc"]
+    for file in files:
+        file.write_text(f"policy {file.stem}\nturn {{ priority: 41 }}\n")
+    policies = Policies(PolicySection(name=str(files[0]), offered=tuple(map(str, files[1:]))), {}, lambda policy: None)
+    store, asked = AwaitedStore(MemoryStore(tmp_path)), list[str]()
+    kept = store.kept
+
+    async def counted(kind: str, tenant: str) -> Any:
+        asked.append(kind)
+        return await kept(kind, tenant)
+
+    async def told() -> None:
+        lasting = LastingPolicies(store, policies)
+        await lasting.start()
+        await lasting.agree()
+
+    monkeypatch.setattr(store, "kept", counted)
+    asyncio.run(told())
+    assert len(policies.names) == 3
+    assert asked == [READ]

@@ -128,7 +128,7 @@ def test_a_fault_of_ours_ends_no_looking(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert len(looks) == 2
 
 
-def test_files_that_stay_are_read_once(tmp_path: Path) -> None:
+def test_files_that_stay_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "p.kvp"
     file.write_bytes(b"\xef\xbb\xbf" + ONE.replace("\n", "\r\n").encode())
     live, clock = policies(file), Clock()
@@ -136,3 +136,5 @@ def test_files_that_stay_are_read_once(tmp_path: Path) -> None:
     assert not settle(reloading, clock)
     reload(reloading, "signal")
     assert not settle(reloading, clock)
+    monkeypatch.setattr(reloading_module, "_text", lambda path: pytest.fail(f"{path} is read again"))
+    reloading.follow()  # tenants changed, and want the same policies
