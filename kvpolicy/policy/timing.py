@@ -18,32 +18,47 @@ if TYPE_CHECKING:
 
 Line = tuple[float, float]  # value now, change per second
 Watcher = Callable[["Solver"], "Line | None"]
+_TIMED = LINEAR_IN_TIME | DRIFTING
 _TRUTHS = frozenset({*COMPARISONS, "and", "or", "not"})  # what these give is on no line
 
 
 def watcher(term: Term) -> Watcher | None:
     """Notes when a guard or value may change; None where time alone changes nothing."""
-    functions = {read.function for read in reads(term)}
-    if functions & LINEAR_IN_TIME:
-        return _part(term)
-    return _looks if functions & DRIFTING else None
+    return _watcher(term, _Functions())
+
+
+class _Functions(dict[int, frozenset[str]]):
+    """The functions that each part of one term reads, by its address: each is looked through once."""
+
+    def of(self, term: Term) -> frozenset[str]:
+        found = self.get(id(term))
+        if found is None:
+            parts = term.operands if isinstance(term, Apply) else ()
+            own = () if parts else [read.function for read in reads(term)]
+            found = self[id(term)] = frozenset(own).union(*map(self.of, parts))
+        return found
+
+
+def _watcher(term: Term, functions: _Functions) -> Watcher | None:
+    if functions.of(term) & LINEAR_IN_TIME:
+        return _part(term, functions)
+    return _looks if functions.of(term) & DRIFTING else None
 
 
 def _looks(solver: Solver) -> None:
     solver.look_again()
 
 
-def _part(term: Term) -> Watcher:
-    functions = {read.function for read in reads(term)}
-    if not functions & (LINEAR_IN_TIME | DRIFTING):
+def _part(term: Term, functions: _Functions) -> Watcher:
+    if not functions.of(term) & _TIMED:
         return _still(term)
     if isinstance(term, Read):
         function = term.function
         return (lambda solver: solver.growing(function)) if function in LINEAR_IN_TIME else _looks
     assert isinstance(term, Apply)
     if term.operator in _TRUTHS:
-        return _truth(term, linear=bool(functions & LINEAR_IN_TIME))
-    return _amount(term, tuple(map(_part, term.operands)))
+        return _truth(term, functions) if functions.of(term) & LINEAR_IN_TIME else _looks
+    return _amount(term, tuple([_part(operand, functions) for operand in term.operands]))
 
 
 def _still(term: Term) -> Watcher:
@@ -57,17 +72,15 @@ def _still(term: Term) -> Watcher:
     return line
 
 
-def _truth(term: Apply, *, linear: bool) -> Watcher:
-    if not linear:
-        return _looks
+def _truth(term: Apply, functions: _Functions) -> Watcher:
     if term.operator in COMPARISONS:
-        operator, (left, right) = term.operator, map(_part, term.operands)
+        operator, (left, right) = term.operator, [_part(operand, functions) for operand in term.operands]
 
         def compare(solver: Solver) -> None:
             solver.crossing(operator, left(solver), right(solver))
 
         return compare
-    inner = [found for found in map(watcher, term.operands) if found is not None]
+    inner = [found for operand in term.operands if (found := _watcher(operand, functions)) is not None]
 
     def each(solver: Solver) -> None:
         for watch in inner:

@@ -233,21 +233,6 @@ def test_nothing_changes_before_the_first_step_and_something_does_at_it(text):
     assert {n: v.value for n, v in found.resolve(subject, at(first + 1e-9)).items()} != before
 
 
-@pytest.mark.parametrize(
-    ("amount", "crosses"),
-    [
-        ("max(idle(), 3 * idle() - 40s)", 40.0 / 3),
-        ("min(idle(), 40s - idle())", None),
-        ("clamp(idle() * 2, 40s, 1h)", 10.0),
-    ],
-)
-def test_of_amounts_that_are_equal_now_the_one_counts_that_will_be_the_answer(amount, crosses):
-    """Each is 20s now, at the place where another takes over."""
-    rules = policy(f"turn when {amount} >= 1min {{ priority: 1 }}")
-    steps = rules.steps(span(), World(functions={("idle", None): 20.0}))
-    assert (steps[0] if steps else None) == (None if crosses is None else pytest.approx(100.0 + crosses))
-
-
 def test_what_drifts_is_looked_at_again_at_idle_times_in_two_steps_a_doubling():
     state = World(functions={("idle", None): 3.0, ("next_use", None): 60.0})
     steps = policy("turn when next_use() else 5s > 1min { priority: 1 }").steps(span(), state)
