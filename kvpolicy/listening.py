@@ -233,7 +233,8 @@ def serve(
         listener.listen(BACKLOG)
     except (OSError, OverflowError) as fault:
         why = getattr(fault, "strerror", None) or str(fault)
-        raise InputFault(f"cannot listen on {host}:{port}: {why[:1].lower()}{why[1:]}; give another --host or --port") from None
+        why = why[:1].lower() + why[1:]
+        raise InputFault(f"cannot listen on {host}:{port}: {why}; give another --host or --port") from None
     bound = listener.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{bound}"
