@@ -67,7 +67,7 @@ class Following:
         self.waiting: tuple[str, ...] = ()
         self._told = gateway.config  # as it was last read, right or wrong
         self._unkept: str | None = None  # why what came with it is not in the store
-        self._still = Stillness(self._paths, clock)
+        self._still = Stillness(self._paths, lambda: self.fault is not None, clock)
         self._still.settle({})  # it may have changed since it was read for the start
         self._turn = asyncio.Lock()
 
@@ -130,10 +130,9 @@ class Following:
         paths = set() if self._source is None else {self._source.file}
         if self._told.jwt is not None:
             paths.add(Path(self._told.jwt.key_file))
-        if self.fault is None:
-            return paths
-        paths |= {Path(name) for name in wanted(self._told).values() if not is_packaged(name)}
-        return paths | {path.parent for path in paths}
+        if self.fault is not None:
+            paths |= {Path(name) for name in wanted(self._told).values() if not is_packaged(name)}
+        return paths
 
     def _read(self, source: Source) -> _Read:
         """Everything that may be wrong, aside."""

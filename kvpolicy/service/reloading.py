@@ -30,7 +30,7 @@ class Reloading:
         self._policies, self._clock = policies, clock
         self._targets: tuple[str, ...] = ()
         self._files: dict[str, tuple[Path, ...]] = {}
-        self._still = Stillness(self._paths, clock)
+        self._still = Stillness(self._paths, lambda: policies.fault is not None, clock)
         self._turn = asyncio.Lock()
         self.follow()
 
@@ -51,9 +51,8 @@ class Reloading:
         self._still.widen({path: found[path] for path in known})
 
     def _paths(self) -> set[Path]:
-        """Every file of every set, and where one may come that is missing, as after a fault."""
-        paths = {path for files in self._files.values() for path in files} | set(map(Path, self._targets))
-        return paths if self._policies.fault is None else paths | {path.parent for path in paths}
+        """Every file of every set."""
+        return {path for files in self._files.values() for path in files} | set(map(Path, self._targets))
 
     def due(self, now: float) -> bool:
         """Whether the files changed and have been still since then for `STILL_S`. Looks at them."""

@@ -16,17 +16,23 @@ Rows = Mapping[str, object]  # what tells whether a file is another one than bef
 
 
 class Stillness:
-    """paths: which are looked at now. clock: seconds, only differences count."""
+    """paths: which are looked at now; wrong: whether something is, so that they are looked at with the folders in which
+    they lie, where one may have to come. clock: seconds, only differences count."""
 
-    def __init__(self, paths: Callable[[], Iterable[Path]], clock: Callable[[], float]) -> None:
-        self._paths, self._clock = paths, clock
+    def __init__(
+        self, paths: Callable[[], Iterable[Path]], wrong: Callable[[], bool], clock: Callable[[], float]
+    ) -> None:
+        self._paths, self._wrong, self._clock = paths, wrong, clock
         self._changed_at: float | None = None
         self._seen: Rows = {}
         self._taken: Rows = {}
 
     def look(self, *, folders: bool = False) -> Rows:
-        """At every path now. folders: also at those in which they lie, where one may come that is missing."""
-        return looked(self._paths(), folders=folders)
+        """At every path now. folders: in any case, as before something that may turn out to be wrong."""
+        found = set(self._paths())
+        if folders or self._wrong():
+            found |= {path.parent for path in found}
+        return {str(path): _of_file(path) for path in sorted(found)}
 
     def settle(self, before: Rows) -> None:
         """What is on disk now is known; taken is what was there before it was read. # INVARIANT: what differs, or was
@@ -49,14 +55,6 @@ class Stillness:
             return False
         self._changed_at = None
         return seen != self._taken
-
-
-def looked(paths: Iterable[Path], *, folders: bool = False) -> Rows:
-    """What each of these files is now. folders: also each one's folder."""
-    found = set(paths)
-    if folders:
-        found |= {path.parent for path in found}
-    return {str(path): _of_file(path) for path in sorted(found)}
 
 
 def _of_file(path: Path) -> object:
