@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 import kvpolicy
 from kvpolicy.adapters.frameworks.openai_agents import here
 from tests.frameworks.conftest import Stack
-from tests.frameworks.scenes import LONG, asks_for
+from tests.frameworks.scenes import JOINED, LONG, WAITS, asks_for
 
 set_tracing_disabled(True)
 WITHIN_S = 60
@@ -21,8 +21,7 @@ ASKED = '{"input": "Find it."}'
 
 @pytest.fixture(scope="module")
 def served(stack: Callable[..., Stack]) -> Stack:
-    waits = "on tool_call until tool_result { waits: any { retention: hold 60s } }\n"
-    return stack(waits + "on branch_done { joined: any { retention: drop } }\n", blocks=250, channel=True)
+    return stack(WAITS + JOINED, blocks=250, channel=True)
 
 
 class Model(OpenAIChatCompletionsModel):

@@ -12,6 +12,8 @@ import httpx
 ROOT = Path(__file__).resolve().parents[2]
 LONG = "Everything that was said up to here is kept for the next time. " * 12
 KEEPER = 'any[agent="keeper"] { priority: 90  ttl: 10min }\n'
+WAITS = "on tool_call until tool_result { waits: any { retention: hold 60s } }\n"
+JOINED = "on branch_done { joined: any { retention: drop } }\n"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

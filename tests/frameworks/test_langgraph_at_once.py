@@ -19,15 +19,14 @@ import kvpolicy
 from kvpolicy.adapters.frameworks.langgraph import watch
 from kvpolicy.client import once
 from tests.frameworks.conftest import Stack
-from tests.frameworks.scenes import LONG, asks_for, flood, owners
+from tests.frameworks.scenes import JOINED, LONG, WAITS, asks_for, flood, owners
 
 WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")
 def served(stack: Callable[..., Stack]) -> Stack:
-    waits = "on tool_call until tool_result { waits: any { retention: hold 60s } }\n"
-    return stack(waits + "on branch_done { joined: any { retention: drop } }\n", blocks=200, channel=True)
+    return stack(WAITS + JOINED, blocks=200, channel=True)
 
 
 class Model(ChatOpenAI):

@@ -16,14 +16,14 @@ import kvpolicy
 from kvpolicy.adapters.frameworks.pydantic_ai import watch
 from kvpolicy.client import once
 from tests.frameworks.conftest import Stack
-from tests.frameworks.scenes import LONG, asks_for, flood, owners
+from tests.frameworks.scenes import LONG, WAITS, asks_for, flood, owners
 
 WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")
 def served(stack: Callable[..., Stack]) -> Stack:
-    return stack("on tool_call until tool_result { any { retention: hold 60s } }\n", blocks=250, channel=True)
+    return stack(WAITS, blocks=250, channel=True)
 
 
 def asking(*names: str) -> Callable[[RunContext[None]], Any]:
