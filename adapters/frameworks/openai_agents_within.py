@@ -15,7 +15,7 @@ from agents import RunHooks, Runner
 from agents.lifecycle import RunHooksBase
 
 from kvpolicy.adapters.frameworks.at_work import at_work
-from kvpolicy.adapters.frameworks.openai_agents import Hooks, Steps, now
+from kvpolicy.adapters.frameworks.openai_agents_steps import Steps, now
 from kvpolicy.adapters.frameworks.quiet import quiet
 from kvpolicy.workflow.graph import NESTED
 
@@ -75,7 +75,7 @@ def _begun(args: tuple[Any, ...], named: dict[str, Any]) -> InnerSteps | None:
     outer, given = now.get(), named.get("hooks")
     if outer is None or (given is outer and outer.open is None):
         return None
-    if given is not None and given is not outer and (isinstance(given, Hooks) or not isinstance(given, RunHooksBase)):
+    if given is not None and given is not outer and (isinstance(given, Steps) or not isinstance(given, RunHooksBase)):
         return None
     agent = named["starting_agent"] if "starting_agent" in named else args[0]
     inner = InnerSteps(outer, str(agent.name))
@@ -107,7 +107,7 @@ def _within(args: tuple[Any, ...], named: dict[str, Any], *, streamed: bool = Fa
 @quiet
 def _failed(named: dict[str, Any]) -> None:
     """A run under the watched hooks themselves failed: its agent is at work no more, and another may begin there."""
-    if isinstance(named.get("hooks"), Hooks):
+    if isinstance(named.get("hooks"), Steps):
         named["hooks"].end_step()
 
 
@@ -122,7 +122,7 @@ def _over_with(inner: InnerSteps | None, named: dict[str, Any], result: Any) -> 
         elif result.final_output is None and not result.interruptions:  # failed, or was cancelled
             _failed(named)
 
-    if inner is not None or isinstance(named.get("hooks"), Hooks):
+    if inner is not None or isinstance(named.get("hooks"), Steps):
         result.run_loop_task.add_done_callback(over)
 
 
