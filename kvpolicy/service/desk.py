@@ -28,7 +28,7 @@ from kvpolicy.service.aside import is_long, run
 from kvpolicy.service.config import Limits
 from kvpolicy.service.decisions import Decisions
 from kvpolicy.service.edge import Refusal
-from kvpolicy.service.holding import Held
+from kvpolicy.service.held import Held
 from kvpolicy.service.outbox import fields_of
 from kvpolicy.service.planning import bounded
 from kvpolicy.service.reading import read_value

@@ -29,8 +29,6 @@ from kvpolicy.service.stepping import Stepping
 from kvpolicy.steering.steering import ENDS
 from kvpolicy.workflow.events import Event
 
-__all__ = ["REACHED_AT_ONCE", "Held", "Holding"]
-
 Send = Callable[[str, Said], None]
 AT_ONCE = 16  # plans that are read again in one step, while nobody else's request goes on
 STEP_S = 0.002  # likewise, of what is done in steps
