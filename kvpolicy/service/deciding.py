@@ -1,11 +1,11 @@
-"""The plan of one request: salt, spans, what it should find cached, directives, and what its client is told.
+"""The plan of one request: salt, spans, what it should find cached, and directives.
 
-The part of `decisions` that looks at a single exchange; it tells nobody of anything but the engine and the client.
+The part of `decisions` that looks at a single exchange; it tells nobody of anything but the engine, and through `hints`
+the client.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,9 +13,9 @@ from kvpolicy.adapter import READY
 from kvpolicy.directive import Plan
 from kvpolicy.plan import plan
 from kvpolicy.request import Request, Span
-from kvpolicy.service.channels import NONE, OPEN
 from kvpolicy.service.exchange import Exchange
 from kvpolicy.service.gains import Gains, expected
+from kvpolicy.service.hints import ACCEPTED, BY_CAPS, CLIPPED, IGNORED, LATE, UNPLANNABLE, Hints
 from kvpolicy.service.holding import Holding
 from kvpolicy.service.isolation import SALT_FIELD, Mint
 from kvpolicy.service.meaning import dialects
@@ -31,23 +31,11 @@ from kvpolicy.service.telling import Telling
 from kvpolicy.steering.pace import TimeSpent
 from kvpolicy.words import DEFAULT_SHARE
 
-MOST_WARNED = 16  # in one answer; all are counted
-LONGEST_ABOUT = 64  # characters of a client's own word that it is told
-ACCEPTED, CLIPPED, DEFERRED, IGNORED, UNKNOWN = "accepted", "clipped", "deferred", "ignored", "unknown"
-# Why a hint is not accepted, beside `channels.DOWN` and `channels.NONE`.
-BY_CAPS, PLACES, LATE, UNREAD, REFUSED, OPENED = "caps", "places", "late", "unread", "refused", "failed_open"
-UNPLANNABLE = "engine"
-GOOD = 400  # an answer from here on ran no request
-TOLD = "x-kvp-decision"
 
-
-class Deciding:
+class Deciding(Hints):
     """policies: those in force. telling: who hears what happens. clock: seconds. fetch: asks an engine where a
     conversation's units lie and calls back; None: nobody can. placed: told of a prompt whose tokens were asked, with
-    its salt. heard: whether the engine at an address hears its control channel, as `Channels.state` says. block_size:
-    tokens a block of the engines of a model. counts: see `metrics`; answers: what requests were told, by status."""
-
-    name = "decisions"
+    its salt. block_size: tokens a block of the engines of a model."""
 
     def __init__(
         self,
@@ -62,17 +50,15 @@ class Deciding:
         block_size: Callable[[str | None], int] = lambda model: 16,
         fetch: Callable[[dialects.Conversation, Offsets, Callable[[Places | None], None]], None] | None = None,
     ) -> None:
+        super().__init__()
         self.policies, self.planning, self.holding, self.telling = policies, planning, holding, telling
         self.state, self.adapter = planning.state, planning.adapter
         self.mint, self.secret, self.clock, self.fetch = mint, secret, clock, fetch
         self.block_size = block_size
-        self.heard: Callable[[str], str] = lambda url: OPEN
         self.placed: tuple[Callable[[dialects.Conversation, Places, str | None], None], ...] = ()
         self.sessions = Sessions()
         self.offsets = Offsets()
         self.gains = Gains()
-        self.counts: Counter[str] = Counter()
-        self.answers: Counter[str] = Counter()
         self.metrics: Metrics | None = None
 
     def _isolate(self, exchange: Exchange, seen: Seen, now: float) -> None:
@@ -215,56 +201,6 @@ class Deciding:
         self.holding.awaited.add(seen)
         self.fetch(seen.conversation, self.offsets, found)
 
-    def _answer(self, exchange: Exchange, seen: Seen | None, status: str, reason: str | None = None) -> None:
-        """What the client is told of its hints, as far as it is known by now; `chosen` has the last word."""
-        said = status if reason is None else f"{status};reason={reason}"
-        if seen is None:
-            exchange.answer_headers[TOLD] = f'id="{exchange.id}", status={said}'
-            return
-        seen.status, seen.reason = status, reason
-        version, made = seen.chosen.version, seen.plan
-        exchange.answer_headers[TOLD] = (
-            f'id="{exchange.id}", policy="{_ascii(version.shown)}", v={version.number}, mode={seen.chosen.mode}, '
-            f"directives={0 if made is None else len(made.directives)}, status={said}"
-        )
-
-    def chosen(self, exchange: Exchange) -> None:
-        """An engine has answered, and its answer's head is about to go back: what has become of the hints is known.
-
-        # INVARIANT: `accepted` and `clipped` are said of a plan that an engine which hears its channel was given.
-        """
-        seen: Seen | None = exchange.notes.get(self.name)
-        if TOLD not in exchange.answer_headers:  # what was written of it went with a fault
-            self._answer(exchange, None, IGNORED, OPENED)
-            self.answers[IGNORED] += 1
-        elif seen is None:
-            self.answers[IGNORED] += 1
-        else:
-            self._count(exchange, seen)
-
-    def _count(self, exchange: Exchange, seen: Seen) -> None:
-        """What a request's hints came to, said and counted."""
-        status, reason = seen.status or IGNORED, seen.reason
-        heard = OPEN if exchange.upstream is None else self.heard(exchange.upstream)
-        if status != IGNORED and exchange.status >= GOOD:
-            status, reason = IGNORED, REFUSED
-        elif status in (ACCEPTED, CLIPPED) and heard != OPEN:
-            # Written into the request, but nobody has said that this engine takes such plans; one that follows cannot.
-            status, reason = (UNKNOWN if seen.carried else IGNORED if heard == NONE else DEFERRED), heard
-        elif status == DEFERRED and heard != OPEN:
-            status, reason = (IGNORED if heard == NONE else DEFERRED), heard
-        self._answer(exchange, seen, status, reason)
-        self.answers[status] += 1
-
-    def _warn(self, exchange: Exchange, code: str, key: str | None = None, about: str | None = None) -> None:
-        """Tell the client a code; key, about: what it is about, in the client's own words."""
-        self.counts[f"warned_{code}"] += 1
-        told = exchange.answer_headers.get("x-kvp-warn")
-        listed = [] if told is None else told.split(", ")
-        said = code if about is None else f'{code};{key}="{_ascii(about)[:LONGEST_ABOUT].replace(",", "_")}"'
-        if said not in listed and len(listed) < MOST_WARNED:
-            exchange.answer_headers["x-kvp-warn"] = ", ".join([*listed, said])
-
 
 def _head_of(seen: Seen) -> str | None:
     """A name for the tool definitions and system text that a conversation begins with; None without any, and where a
@@ -273,7 +209,3 @@ def _head_of(seen: Seen) -> str | None:
     if not units or units[0].kind not in ("system", "tools") or seen.said.marks:
         return None
     return seen.conversation.head.hex()
-
-
-def _ascii(text: str) -> str:
-    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in text)

@@ -17,8 +17,9 @@ from kvpolicy.faults import InputFault
 from kvpolicy.request import Owner
 from kvpolicy.service.answers import AnswerReader
 from kvpolicy.service.channels import OPEN
-from kvpolicy.service.deciding import DEFERRED, IGNORED, PLACES, UNREAD, Deciding
+from kvpolicy.service.deciding import Deciding
 from kvpolicy.service.exchange import DONE, Exchange
+from kvpolicy.service.hints import DEFERRED, IGNORED, PLACES, UNREAD
 from kvpolicy.service.isolation import SALT_FIELD, digest_key, unique
 from kvpolicy.service.meaning import dialects
 from kvpolicy.service.meaning.annotations import TOO_MANY, merged
